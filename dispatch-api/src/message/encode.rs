@@ -1,0 +1,216 @@
+//! Writing a message: one pass, keys in one fixed order.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{Content, Message};
+
+impl Message<'_> {
+    /// The message as JSON text, keys in one fixed order.
+    ///
+    /// Every character of it may stand in the body of an SQS message: U+FFFE and
+    /// U+FFFF are escaped beside those that JSON escapes anyway. The body form
+    /// that is not used is left out, as are an absent `sha256`, `traceparent`
+    /// and `tracestate`; every other absent field is `null`.
+    ///
+    /// `version` is written as 1 whatever was decoded: this is what the writer
+    /// speaks.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut out = String::with_capacity(self.encoded_capacity());
+        let _ = write!(out, "{{\"v\":{},\"id\":", super::MESSAGE_VERSION);
+        push_json_string(&mut out, &self.id);
+        out.push_str(",\"source_id\":");
+        push_json_string(&mut out, &self.source_id);
+        push_nullable(&mut out, "tenant_id", self.tenant_id.as_deref());
+        let _ = write!(out, ",\"received_at\":{}", self.received_at);
+        push_nullable(&mut out, "content_type", self.content_type.as_deref());
+        let _ = write!(out, ",\"size\":{}", self.size);
+        push_nullable(&mut out, "dedupe_key", self.dedupe_key.as_deref());
+        push_nullable(&mut out, "replay_id", self.replay_id.as_deref());
+        push_nullable(
+            &mut out,
+            "idempotency_key",
+            self.shipped_idempotency_key.as_deref(),
+        );
+        out.push_str(",\"headers\":{");
+        for (index, (name, value)) in self.headers.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            push_json_string(&mut out, name);
+            out.push(':');
+            push_json_string(&mut out, value);
+        }
+        out.push('}');
+        push_optional(&mut out, "sha256", self.sha256.as_deref());
+        match &self.content {
+            Content::Inline(body) => {
+                out.push_str(",\"body_base64\":\"");
+                STANDARD.encode_string(body, &mut out);
+                out.push('"');
+            }
+            Content::Claim(claim) => {
+                let _ = write!(out, ",\"claim\":\"{claim}\"");
+            }
+        }
+        match &self.verification {
+            None => out.push_str(",\"verification\":null"),
+            Some(verification) => {
+                out.push_str(",\"verification\":{\"status\":");
+                push_json_string(&mut out, &verification.status);
+                let _ = write!(out, ",\"flagged\":{}}}", verification.flagged);
+            }
+        }
+        push_optional(&mut out, "traceparent", self.traceparent.as_deref());
+        push_optional(&mut out, "tracestate", self.tracestate.as_deref());
+        push_nullable(&mut out, "instance", self.instance.as_deref());
+        push_nullable(&mut out, "region", self.region.as_deref());
+        out.push('}');
+        out
+    }
+
+    /// Enough for a message without escapes, so that the text is allocated once.
+    fn encoded_capacity(&self) -> usize {
+        const KEYS_AND_FIXED_FIELDS: usize = 512;
+        let optional = [
+            &self.tenant_id,
+            &self.content_type,
+            &self.dedupe_key,
+            &self.replay_id,
+            &self.shipped_idempotency_key,
+            &self.traceparent,
+            &self.tracestate,
+            &self.instance,
+            &self.region,
+        ];
+        let strings: usize = optional
+            .into_iter()
+            .flatten()
+            .map(|text| text.len())
+            .sum::<usize>()
+            + self.source_id.len();
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len() + 6)
+            .sum();
+        let body = match &self.content {
+            Content::Inline(body) => body.len().div_ceil(3) * 4,
+            Content::Claim(_) => 192,
+        };
+        KEYS_AND_FIXED_FIELDS + strings + headers + body
+    }
+}
+
+fn push_nullable(out: &mut String, key: &str, value: Option<&str>) {
+    push_key(out, key);
+    match value {
+        None => out.push_str("null"),
+        Some(value) => push_json_string(out, value),
+    }
+}
+
+fn push_optional(out: &mut String, key: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        push_key(out, key);
+        push_json_string(out, value);
+    }
+}
+
+fn push_key(out: &mut String, key: &str) {
+    out.push_str(",\"");
+    out.push_str(key);
+    out.push_str("\":");
+}
+
+/// Appends `text` to `out` as a JSON string, quotes included.
+///
+/// Escaped are what JSON demands and the two characters that JSON allows and SQS
+/// refuses, U+FFFE and U+FFFF. Everything else is written as it is.
+pub fn push_json_string(out: &mut String, text: &str) {
+    out.push('"');
+    let bytes = text.as_bytes();
+    let mut clean_from = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        let (length, escape) = match bytes[at] {
+            b'"' => (1, Escape::Short("\\\"")),
+            b'\\' => (1, Escape::Short("\\\\")),
+            b'\n' => (1, Escape::Short("\\n")),
+            b'\r' => (1, Escape::Short("\\r")),
+            b'\t' => (1, Escape::Short("\\t")),
+            byte @ 0..=0x1f => (1, Escape::Control(byte)),
+            // The UTF-8 of U+FFFE and U+FFFF.
+            0xef if bytes[at..].starts_with(b"\xef\xbf\xbe") => (3, Escape::Short("\\ufffe")),
+            0xef if bytes[at..].starts_with(b"\xef\xbf\xbf") => (3, Escape::Short("\\uffff")),
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        out.push_str(&text[clean_from..at]);
+        match escape {
+            Escape::Short(escape) => out.push_str(escape),
+            Escape::Control(byte) => {
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+        }
+        at += length;
+        clean_from = at;
+    }
+    out.push_str(&text[clean_from..]);
+    out.push('"');
+}
+
+enum Escape {
+    Short(&'static str),
+    Control(u8),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(text: &str) -> String {
+        let mut out = String::new();
+        push_json_string(&mut out, text);
+        out
+    }
+
+    #[test]
+    fn what_json_demands_is_escaped() {
+        assert_eq!(
+            quoted("a\"b\\c\n\r\t\u{8}\u{0}"),
+            r#""a\"b\\c\n\r\t\u0008\u0000""#
+        );
+    }
+
+    #[test]
+    fn the_two_noncharacters_that_sqs_refuses_are_escaped() {
+        assert_eq!(quoted("x\u{fffe}y\u{ffff}"), r#""x\ufffey\uffff""#);
+    }
+
+    #[test]
+    fn neighbours_of_the_noncharacters_and_other_planes_are_left_alone() {
+        assert_eq!(
+            quoted("\u{fffd}\u{7f}\u{1fffe}🌊é"),
+            "\"\u{fffd}\u{7f}\u{1fffe}🌊é\""
+        );
+    }
+
+    #[test]
+    fn any_text_reads_back_as_it_was() {
+        for text in [
+            "",
+            "\u{fffe}",
+            "\u{ffff}\u{ffff}",
+            "ï\u{fffe}",
+            "\u{10ffff}\\",
+        ] {
+            assert_eq!(serde_json::from_str::<String>(&quoted(text)).unwrap(), text);
+        }
+    }
+}
