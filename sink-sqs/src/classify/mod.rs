@@ -80,6 +80,7 @@ fn lookup(code: &str) -> Option<Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use super::table::Row;
     use super::*;
     use std::collections::BTreeSet;
 
@@ -214,6 +215,24 @@ mod tests {
         let rows: BTreeSet<&str> = TABLE.iter().map(|row| row.code).collect();
         assert_eq!(rows, golden);
         assert_eq!(rows.len(), TABLE.len(), "a code has two rows");
+    }
+
+    #[test]
+    fn the_readme_has_every_row() {
+        let readme = include_str!("../../README.md");
+        for Row {
+            code, kind, hint, ..
+        } in TABLE
+        {
+            let (class, outcome) = match kind {
+                Permanent => ("permanent", "not stored"),
+                Config => ("config", "not stored"),
+                Throttled => ("retry after", "by status"),
+                Transient => ("transient", "by status"),
+            };
+            let row = format!("| `{code}` | {class} | {outcome} | {hint} |");
+            assert!(readme.contains(&row), "{row}");
+        }
     }
 
     #[test]

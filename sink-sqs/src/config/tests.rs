@@ -337,16 +337,21 @@ fn every_problem_is_lower_case_and_has_no_final_dot() {
 }
 
 #[test]
-fn every_option_has_a_description_in_the_schema() {
+fn every_option_is_described_in_the_schema_and_listed_in_the_readme() {
     let schema = SqsSinkConfig::options_schema();
-    for properties in [
-        &schema["properties"],
-        &schema["$defs"]["SqsHttpOptions"]["properties"],
+    for (prefix, properties) in [
+        ("", &schema["properties"]),
+        ("http.", &schema["$defs"]["SqsHttpOptions"]["properties"]),
     ] {
         let properties = properties.as_object().unwrap();
         assert!(!properties.is_empty());
         for (name, property) in properties {
             assert!(property["description"].is_string(), "{name}");
+            let in_readme = format!("`{prefix}{name}`");
+            assert!(
+                name == "http" || include_str!("../../README.md").contains(&in_readme),
+                "{name}"
+            );
         }
     }
 }
