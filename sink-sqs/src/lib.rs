@@ -1,1 +1,19 @@
 #![doc = include_str!("../README.md")]
+
+mod answer;
+mod classify;
+mod client;
+mod config;
+mod credentials;
+mod digest;
+mod endpoint;
+mod entry;
+mod group;
+mod plugin;
+mod protocol;
+mod retry_after;
+mod sink;
+
+pub use crate::config::{SqsSinkConfig, SqsSinkConfigBuilder};
+pub use crate::plugin::{PLUGIN, REGISTRATION};
+pub use crate::sink::SqsSink;

@@ -1,0 +1,196 @@
+//! One signed POST, and what came back.
+
+mod signing;
+mod transport;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dispatch_api::{HostServices, Outcome, Problems, SinkError};
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use self::signing::{Unsigned, signed_headers};
+use self::transport::{MAX_ANSWER_BYTES, Received, Sending, Transport, TransportError};
+use crate::answer::{Answer, request_id};
+use crate::config::SqsSinkConfig;
+use crate::credentials::{Credentials, OptionsThenEnvironment, ProvideCredentials};
+
+/// Sends requests of one sink.
+#[derive(Debug)]
+pub(crate) struct Client {
+    transport: Arc<Transport>,
+    endpoint: Url,
+    region: String,
+    credentials: Arc<dyn ProvideCredentials>,
+    services: HostServices,
+}
+
+/// A complete answer, and the credentials that asked for it.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) answer: Answer,
+    pub(crate) credentials: Credentials,
+}
+
+impl Client {
+    /// A client of the configured queue. Needs no network.
+    ///
+    /// # Errors
+    ///
+    /// Certificates that cannot be read, and a system without any.
+    pub(crate) fn new(config: &SqsSinkConfig, services: &HostServices) -> Result<Self, Problems> {
+        let options = config.credentials().cloned();
+        Ok(Self {
+            transport: Transport::shared(config, services)?,
+            endpoint: config.endpoint_url().clone(),
+            region: config.region().to_owned(),
+            credentials: Arc::new(OptionsThenEnvironment::new(options, services)),
+            services: services.clone(),
+        })
+    }
+
+    /// Sends one request, once, and reads the whole answer by `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// Everything but a complete answer, whatever its status.
+    pub(crate) async fn call(
+        &self,
+        target: &'static str,
+        body: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Exchange, SinkError> {
+        let sending = Sending::default();
+        match timeout_at(deadline, self.exchange(target, body, &sending)).await {
+            Ok(result) => result,
+            Err(_) => Err(self.timed_out(&sending)),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        target: &'static str,
+        body: Vec<u8>,
+        sending: &Sending,
+    ) -> Result<Exchange, SinkError> {
+        let credentials = self.credentials.provide().await?;
+        // Signed last, so that no waiting makes the signature old.
+        let headers = signed_headers(
+            &Unsigned {
+                url: self.endpoint.as_str(),
+                region: &self.region,
+                target,
+                body: &body,
+                time: self.services.now(),
+            },
+            &credentials,
+        )?;
+        let received = self
+            .transport
+            .post(&self.endpoint, headers, Bytes::from(body), sending)
+            .await
+            .map_err(|error| self.failed(error, sending))?;
+        let Received {
+            status,
+            headers,
+            body,
+        } = received;
+        Ok(Exchange {
+            answer: Answer {
+                status,
+                headers,
+                body,
+            },
+            credentials,
+        })
+    }
+
+    fn failed(&self, error: TransportError, sending: &Sending) -> SinkError {
+        let outcome = outcome(sending);
+        match error {
+            TransportError::NoAnswer(error) if error.is_timeout() => {
+                self.timed_out(sending).with_source(error)
+            }
+            TransportError::NoAnswer(error) if error.is_connect() => SinkError::transient(
+                Outcome::NotStored,
+                "ConnectFailed",
+                format!(
+                    "no connection to {}: check endpoint and queue_url, the network, and \
+                     http.proxy and http.root_certificates where they are set",
+                    self.shown_endpoint()
+                ),
+            )
+            .with_source(error),
+            TransportError::NoAnswer(error) => SinkError::transient(
+                outcome,
+                "ConnectionLost",
+                format!(
+                    "the connection to {} broke off before an answer",
+                    self.shown_endpoint()
+                ),
+            )
+            .with_source(error),
+            TransportError::Cut(received, error) if error.is_timeout() => {
+                with_identity(self.timed_out(sending), &received).with_source(error)
+            }
+            TransportError::Cut(received, error) => with_identity(
+                SinkError::transient(
+                    Outcome::Unknown,
+                    "ConnectionLost",
+                    format!(
+                        "the connection to {} broke off within the answer",
+                        self.shown_endpoint()
+                    ),
+                ),
+                &received,
+            )
+            .with_source(error),
+            TransportError::TooLong(received) => with_identity(
+                SinkError::transient(
+                    Outcome::Unknown,
+                    "UnexpectedReply",
+                    format!(
+                        "the answer is longer than {MAX_ANSWER_BYTES} bytes, so it is not the \
+                         service's: check endpoint"
+                    ),
+                ),
+                &received,
+            ),
+        }
+    }
+
+    fn timed_out(&self, sending: &Sending) -> SinkError {
+        let phase = match sending.began() {
+            false => "no connection",
+            true => "no complete answer",
+        };
+        SinkError::transient(
+            outcome(sending),
+            "Timeout",
+            format!(
+                "{phase} within the time that timeout_ms and the delivery's deadline leave, at {}",
+                self.shown_endpoint()
+            ),
+        )
+    }
+
+    fn shown_endpoint(&self) -> &str {
+        self.endpoint.as_str().trim_end_matches('/')
+    }
+}
+
+fn outcome(sending: &Sending) -> Outcome {
+    match sending.began() {
+        false => Outcome::NotStored,
+        true => Outcome::Unknown,
+    }
+}
+
+fn with_identity(error: SinkError, received: &Received) -> SinkError {
+    let error = error.with_status(received.status);
+    match request_id(&received.headers) {
+        Some(id) => error.with_request_id(id),
+        None => error,
+    }
+}

@@ -1,0 +1,197 @@
+//! The configuration of one sink: raw options, checked into a typed whole.
+
+mod builder;
+mod raw;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dispatch_api::{
+    DeliveryContext, Envelope, HostServices, Message, Problems, SinkError, read_options,
+};
+use serde_json::Value;
+use url::Url;
+
+pub use self::builder::SqsSinkConfigBuilder;
+use self::raw::RawConfig;
+use crate::credentials::Credentials;
+use crate::endpoint::QueueUrl;
+use crate::entry::Entry;
+use crate::group::Grouping;
+
+type GroupFn = dyn Fn(&Envelope) -> String + Send + Sync;
+
+/// A complete and consistent configuration of an [`SqsSink`](crate::SqsSink).
+///
+/// From options, as a host reads them, or from [`SqsSinkConfig::builder`]. `Debug`
+/// shows no credential.
+#[derive(Clone)]
+pub struct SqsSinkConfig {
+    queue: QueueUrl,
+    region: String,
+    endpoint: Url,
+    grouping: Grouping,
+    inline_max_bytes: NonZeroUsize,
+    max_message_bytes: usize,
+    timeout: Duration,
+    credentials: Option<Credentials>,
+    batch: BatchConfig,
+    http: HttpConfig,
+}
+
+/// How deliveries are put into batches: checked and kept for the batcher, which is
+/// to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchConfig {
+    pub(crate) enabled: bool,
+    pub(crate) linger: Duration,
+    pub(crate) max_entries: usize,
+    pub(crate) max_bytes: usize,
+    pub(crate) queue_max: usize,
+    pub(crate) queue_max_bytes: usize,
+    pub(crate) queue_tenant_max: usize,
+    pub(crate) max_inflight: usize,
+}
+
+/// How connections are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HttpConfig {
+    pub(crate) proxy: Option<Url>,
+    pub(crate) pool_max_idle_per_host: usize,
+    pub(crate) pool_idle_timeout: Duration,
+    pub(crate) root_certificates: Vec<PathBuf>,
+}
+
+impl SqsSinkConfig {
+    /// Starts a configuration in Rust.
+    pub fn builder(
+        queue_url: impl Into<String>,
+        region: impl Into<String>,
+    ) -> SqsSinkConfigBuilder {
+        SqsSinkConfigBuilder::new(queue_url.into(), region.into())
+    }
+
+    /// Reads options, as they stand in a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// Every problem at once, each with its key.
+    pub fn from_options(options: &Value, services: &HostServices) -> Result<Self, Problems> {
+        let mut problems = Problems::new();
+        let raw: RawConfig = read_options(options, &mut problems);
+        validate::validate(raw, None, services, problems)
+    }
+
+    /// The JSON schema of the options. Their descriptions are the reference.
+    #[must_use]
+    pub fn options_schema() -> Value {
+        schemars::schema_for!(RawConfig).to_value()
+    }
+
+    /// The queue's URL, without slashes at its end.
+    #[must_use]
+    pub fn queue_url(&self) -> &str {
+        self.queue.as_str()
+    }
+
+    /// The queue's name.
+    #[must_use]
+    pub fn queue_name(&self) -> &str {
+        self.queue.name()
+    }
+
+    /// Whether the queue is a FIFO queue.
+    #[must_use]
+    pub fn is_fifo(&self) -> bool {
+        self.queue.is_fifo()
+    }
+
+    /// The queue's region.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// Where requests go, without a slash at the end.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        self.endpoint.as_str().trim_end_matches('/')
+    }
+
+    /// The largest body in bytes that travels inside its message.
+    #[must_use]
+    pub fn inline_max_bytes(&self) -> NonZeroUsize {
+        self.inline_max_bytes
+    }
+
+    /// The largest message in bytes, body and attributes together.
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes
+    }
+
+    /// How long one delivery may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// What the service will count for this delivery, in bytes, if it can be sent
+    /// at all. Asks nobody.
+    ///
+    /// # Errors
+    ///
+    /// Those that a delivery meets before its request: `MessageTooLarge`,
+    /// `InvalidCharacters`, `InvalidGroupId`, `InvalidDeduplicationId` and
+    /// `ClaimCheckMissing`.
+    pub fn preflight(
+        &self,
+        envelope: &Envelope,
+        ctx: &DeliveryContext,
+    ) -> Result<usize, SinkError> {
+        let message = Message::for_delivery(envelope, ctx, self.inline_max_bytes)?;
+        Entry::plan(self, envelope, ctx, &message).map(|entry| entry.size)
+    }
+
+    pub(crate) fn queue(&self) -> &QueueUrl {
+        &self.queue
+    }
+
+    pub(crate) fn endpoint_url(&self) -> &Url {
+        &self.endpoint
+    }
+
+    pub(crate) fn grouping(&self) -> &Grouping {
+        &self.grouping
+    }
+
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
+    pub(crate) fn http(&self) -> &HttpConfig {
+        &self.http
+    }
+}
+
+impl fmt::Debug for SqsSinkConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqsSinkConfig")
+            .field("queue_url", &self.queue.as_str())
+            .field("region", &self.region)
+            .field("endpoint", &self.endpoint())
+            .field("grouping", &self.grouping)
+            .field("inline_max_bytes", &self.inline_max_bytes)
+            .field("max_message_bytes", &self.max_message_bytes)
+            .field("timeout", &self.timeout)
+            .field("credentials", &self.credentials)
+            .field("batch", &self.batch)
+            .field("http", &self.http)
+            .finish()
+    }
+}

@@ -1,0 +1,331 @@
+//! From options to a configuration, with every problem at once.
+
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dispatch_api::{DEFAULT_INLINE_MAX_BYTES, HostServices, Problems};
+use url::Url;
+
+use super::raw::{RawConfig, RawHttp};
+use super::{BatchConfig, GroupFn, HttpConfig, SqsSinkConfig};
+use crate::credentials::{Credentials, TOKEN_RULE, is_token};
+use crate::endpoint::{QueueUrl, aws_region, parse_endpoint, parse_http_url, region_hint};
+use crate::group::{Grouping, Template};
+
+/// The service's limit of one message and of the messages of one batch together.
+pub(super) const SERVICE_MAX_BYTES: u64 = 1_048_576;
+
+/// Checks everything that can be checked without a network or a file.
+///
+/// # Errors
+///
+/// Every problem, also those of `problems`, which reading the options found.
+pub(super) fn validate(
+    raw: RawConfig,
+    group: Option<Arc<GroupFn>>,
+    services: &HostServices,
+    problems: Problems,
+) -> Result<SqsSinkConfig, Problems> {
+    let mut check = Check { problems };
+    let queue = check.queue_url(raw.queue_url);
+    let endpoint = check.parsed("endpoint", raw.endpoint, parse_endpoint);
+    let region = check.region(raw.region, queue.as_ref(), endpoint.as_ref());
+    if let Some(queue) = &queue {
+        check.https("queue_url", queue.url());
+    }
+    if let Some(endpoint) = &endpoint {
+        check.https("endpoint", endpoint);
+    }
+    let template = check.parsed("message_group_id", raw.message_group_id, Template::parse);
+    let is_fifo = queue.as_ref().is_some_and(QueueUrl::is_fifo);
+    let grouping = match (group, template) {
+        (Some(group), _) => Grouping::With(group),
+        (None, Some(template)) => Grouping::Template(template),
+        (None, None) if is_fifo => Grouping::TenantAndSource,
+        (None, None) => Grouping::None,
+    };
+    let credentials =
+        check.credentials(raw.access_key_id, raw.secret_access_key, raw.session_token);
+    let inline_max_bytes = check.size(
+        "inline_max_bytes",
+        raw.inline_max_bytes,
+        DEFAULT_INLINE_MAX_BYTES.get(),
+        1..=u64::MAX,
+    );
+    let max_message_bytes = check.size(
+        "max_message_bytes",
+        raw.max_message_bytes,
+        1_048_576,
+        1..=SERVICE_MAX_BYTES,
+    );
+    let timeout = check.millis("timeout_ms", raw.timeout_ms, 5_000, 1..=300_000);
+    let batch = BatchConfig {
+        enabled: raw.batch.unwrap_or(true),
+        linger: check.millis("batch_linger_ms", raw.batch_linger_ms, 20, 1..=60_000),
+        max_entries: check.size("batch_max_entries", raw.batch_max_entries, 10, 1..=10),
+        max_bytes: check.size(
+            "batch_max_bytes",
+            raw.batch_max_bytes,
+            262_144,
+            1..=SERVICE_MAX_BYTES,
+        ),
+        queue_max: check.size("batch_queue_max", raw.batch_queue_max, 4_096, 1..=u64::MAX),
+        queue_max_bytes: check.size(
+            "batch_queue_max_bytes",
+            raw.batch_queue_max_bytes,
+            128 * 1_024 * 1_024,
+            1..=u64::MAX,
+        ),
+        queue_tenant_max: check.size(
+            "batch_queue_tenant_max",
+            raw.batch_queue_tenant_max,
+            1_024,
+            1..=u64::MAX,
+        ),
+        max_inflight: check.size(
+            "batch_max_inflight",
+            raw.batch_max_inflight,
+            services.sink_concurrency().get(),
+            1..=1_024,
+        ),
+    };
+    let http = check.http(raw.http.unwrap_or_default());
+    // What is missing here is among the problems.
+    let (Some(queue), Some(region)) = (queue, region) else {
+        return Err(check.problems);
+    };
+    let endpoint = endpoint.unwrap_or_else(|| queue.endpoint());
+    check.problems.into_result(SqsSinkConfig {
+        queue,
+        region,
+        endpoint,
+        grouping,
+        inline_max_bytes: NonZeroUsize::new(inline_max_bytes).unwrap_or(NonZeroUsize::MIN),
+        max_message_bytes,
+        timeout,
+        credentials,
+        batch,
+        http,
+    })
+}
+
+/// A value, unless it is absent or blank.
+fn present(value: Option<String>) -> Option<String> {
+    value.filter(|value| !value.trim().is_empty())
+}
+
+struct Check {
+    problems: Problems,
+}
+
+impl Check {
+    /// An optional text, read by `parse`.
+    fn parsed<T>(
+        &mut self,
+        path: &str,
+        value: Option<String>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        match parse(&present(value)?) {
+            Ok(value) => Some(value),
+            Err(problem) => {
+                self.problems.add(path, problem);
+                None
+            }
+        }
+    }
+
+    fn queue_url(&mut self, value: Option<String>) -> Option<QueueUrl> {
+        if let Some(value) = present(value) {
+            return self.parsed("queue_url", Some(value), QueueUrl::parse);
+        }
+        self.problems.add(
+            "queue_url",
+            "missing: set the queue's URL, such as \
+             https://sqs.us-east-1.amazonaws.com/123456789012/hooks",
+        );
+        None
+    }
+
+    fn region(
+        &mut self,
+        value: Option<String>,
+        queue: Option<&QueueUrl>,
+        endpoint: Option<&Url>,
+    ) -> Option<String> {
+        let hosts = [
+            ("queue_url", queue.map(QueueUrl::url)),
+            ("endpoint", endpoint),
+        ];
+        let Some(region) = present(value) else {
+            let hint = hosts
+                .iter()
+                .find_map(|(name, url)| Some((name, region_hint((*url)?)?)));
+            self.problems.add(
+                "region",
+                match hint {
+                    Some((name, region)) => {
+                        format!("missing: set it to {region}, as the host of {name} suggests")
+                    }
+                    None => "missing: set the queue's region, such as us-east-1".to_owned(),
+                },
+            );
+            return None;
+        };
+        let region = region.trim();
+        let is_region = region.len() <= 64
+            && region
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        if !is_region {
+            self.problems.add(
+                "region",
+                "expected up to 64 lower-case letters, digits and hyphens, such as us-east-1",
+            );
+            return None;
+        }
+        for (name, url) in hosts {
+            if let Some(of_host) = url.and_then(aws_region)
+                && of_host != region
+            {
+                self.problems.add(
+                    "region",
+                    format!(
+                        "it contradicts {name}, whose host belongs to {of_host}: set it to \
+                         {of_host} or correct {name}"
+                    ),
+                );
+            }
+        }
+        Some(region.to_owned())
+    }
+
+    fn https(&mut self, path: &str, url: &Url) {
+        if aws_region(url).is_some() && url.scheme() != "https" {
+            self.problems
+                .add(path, "its host belongs to the service: expected https");
+        }
+    }
+
+    fn credentials(
+        &mut self,
+        access_key_id: Option<String>,
+        secret_access_key: Option<String>,
+        session_token: Option<String>,
+    ) -> Option<Credentials> {
+        let [id, secret, token] = [
+            ("access_key_id", access_key_id),
+            ("secret_access_key", secret_access_key),
+            ("session_token", session_token),
+        ]
+        .map(|(name, value)| {
+            let value = present(value).map(zeroize::Zeroizing::new);
+            if value.as_ref().is_some_and(|value| !is_token(value)) {
+                self.problems.add(name, TOKEN_RULE);
+            }
+            value
+        });
+        match (&id, &secret) {
+            (Some(id), Some(secret)) => {
+                let token = token.as_ref().map(|token| token.as_str());
+                return Some(Credentials::new(id, secret, token, "options"));
+            }
+            (Some(_), None) => self.problems.add(
+                "secret_access_key",
+                "missing beside access_key_id: set both, or neither to use the environment's",
+            ),
+            (None, Some(_)) => self.problems.add(
+                "access_key_id",
+                "missing beside secret_access_key: set both, or neither to use the environment's",
+            ),
+            (None, None) if token.is_some() => self.problems.add(
+                "session_token",
+                "it belongs to access_key_id and secret_access_key, which are missing: set all \
+                 three, or none to use the environment's",
+            ),
+            (None, None) => {}
+        }
+        None
+    }
+
+    fn number(
+        &mut self,
+        path: &str,
+        value: Option<u64>,
+        default: u64,
+        range: RangeInclusive<u64>,
+    ) -> u64 {
+        let Some(value) = value else {
+            return default;
+        };
+        if range.contains(&value) {
+            return value;
+        }
+        self.problems.add(
+            path,
+            match (range.start(), range.end()) {
+                (least, &u64::MAX) => format!("expected {least} or more"),
+                (least, most) => format!("expected {least} to {most}"),
+            },
+        );
+        default
+    }
+
+    fn size(
+        &mut self,
+        path: &str,
+        value: Option<u64>,
+        default: usize,
+        range: RangeInclusive<u64>,
+    ) -> usize {
+        let value = self.number(path, value, default as u64, range);
+        usize::try_from(value).unwrap_or(usize::MAX)
+    }
+
+    fn millis(
+        &mut self,
+        path: &str,
+        value: Option<u64>,
+        default: u64,
+        range: RangeInclusive<u64>,
+    ) -> Duration {
+        Duration::from_millis(self.number(path, value, default, range))
+    }
+
+    fn http(&mut self, raw: RawHttp) -> HttpConfig {
+        let proxy = self.parsed("http.proxy", raw.proxy, |text| {
+            parse_http_url(
+                text.trim(),
+                "expected a URL such as http://proxy.internal:3128",
+            )
+        });
+        let root_certificates = raw.root_certificates.unwrap_or_default();
+        for (index, path) in root_certificates.iter().enumerate() {
+            if path.trim().is_empty() {
+                self.problems.add(
+                    format!("http.root_certificates[{index}]"),
+                    "blank: expected the path of a PEM file",
+                );
+            }
+        }
+        HttpConfig {
+            proxy,
+            pool_max_idle_per_host: self.size(
+                "http.pool_max_idle_per_host",
+                raw.pool_max_idle_per_host,
+                64,
+                0..=1_024,
+            ),
+            pool_idle_timeout: self.millis(
+                "http.pool_idle_timeout_ms",
+                raw.pool_idle_timeout_ms,
+                20_000,
+                1..=60_000,
+            ),
+            root_certificates: root_certificates.into_iter().map(PathBuf::from).collect(),
+        }
+    }
+}

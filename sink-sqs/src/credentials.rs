@@ -1,0 +1,296 @@
+//! Where the credentials come from.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use async_trait::async_trait;
+use dispatch_api::{Fingerprint, HostServices, Outcome, SinkError};
+use zeroize::Zeroizing;
+
+const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
+const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
+const SECRET_ACCESS_KEY_OLD: &str = "SECRET_ACCESS_KEY";
+const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
+
+/// One set of keys. Wiped when the last copy is dropped, hidden from `Debug`.
+#[derive(Clone)]
+pub(crate) struct Credentials(aws_credential_types::Credentials);
+
+impl Credentials {
+    pub(crate) fn new(
+        access_key_id: &str,
+        secret_access_key: &str,
+        session_token: Option<&str>,
+        provider: &'static str,
+    ) -> Self {
+        Self(aws_credential_types::Credentials::new(
+            access_key_id,
+            secret_access_key,
+            session_token.map(ToOwned::to_owned),
+            None,
+            provider,
+        ))
+    }
+
+    pub(crate) fn for_signing(&self) -> &aws_credential_types::Credentials {
+        &self.0
+    }
+
+    /// Everything that no text of ours may show, whoever said it first.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        [
+            Some(self.0.access_key_id()),
+            Some(self.0.secret_access_key()),
+            self.0.session_token(),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(redacted)")
+    }
+}
+
+/// A source of credentials.
+#[async_trait]
+pub(crate) trait ProvideCredentials: fmt::Debug + Send + Sync {
+    /// The credentials to sign with now.
+    ///
+    /// # Errors
+    ///
+    /// A [`SinkError`] that says where they were looked for and what to set.
+    async fn provide(&self) -> Result<Credentials, SinkError>;
+}
+
+/// The options' keys, else those of the environment.
+#[derive(Debug)]
+pub(crate) struct OptionsThenEnvironment {
+    services: HostServices,
+    /// The environment is asked until it has an answer, which then stays: other
+    /// keys there are other credentials, and so another sink.
+    found: OnceLock<Credentials>,
+}
+
+impl OptionsThenEnvironment {
+    pub(crate) fn new(options: Option<Credentials>, services: &HostServices) -> Self {
+        let found = OnceLock::new();
+        if let Some(credentials) = options {
+            // A new cell is empty.
+            let _ = found.set(credentials);
+        }
+        Self {
+            services: services.clone(),
+            found,
+        }
+    }
+}
+
+#[async_trait]
+impl ProvideCredentials for OptionsThenEnvironment {
+    async fn provide(&self) -> Result<Credentials, SinkError> {
+        if let Some(credentials) = self.found.get() {
+            return Ok(credentials.clone());
+        }
+        let credentials = Environment::read(&self.services).into_credentials()?;
+        Ok(self.found.get_or_init(|| credentials).clone())
+    }
+}
+
+/// The keys of the environment, as far as they are set.
+struct Environment {
+    access_key_id: Option<Zeroizing<String>>,
+    secret_access_key: Option<Zeroizing<String>>,
+    session_token: Option<Zeroizing<String>>,
+}
+
+impl Environment {
+    fn read(services: &HostServices) -> Self {
+        let read = |name| services.env(name).map(Zeroizing::new);
+        Self {
+            access_key_id: read(ACCESS_KEY_ID),
+            secret_access_key: read(SECRET_ACCESS_KEY).or_else(|| read(SECRET_ACCESS_KEY_OLD)),
+            session_token: read(SESSION_TOKEN),
+        }
+    }
+
+    fn into_credentials(self) -> Result<Credentials, SinkError> {
+        let (Some(id), Some(secret)) = (&self.access_key_id, &self.secret_access_key) else {
+            return Err(self.none_found());
+        };
+        for (name, value) in [
+            (ACCESS_KEY_ID, Some(id)),
+            (SECRET_ACCESS_KEY, Some(secret)),
+            (SESSION_TOKEN, self.session_token.as_ref()),
+        ] {
+            if value.is_some_and(|value| !is_token(value)) {
+                return Err(SinkError::config(
+                    "InvalidCredentials",
+                    format!("the environment's {name} is refused: {TOKEN_RULE}"),
+                ));
+            }
+        }
+        let token = self.session_token.as_ref().map(|token| token.as_str());
+        Ok(Credentials::new(id, secret, token, "environment"))
+    }
+
+    fn none_found(&self) -> SinkError {
+        let state = |value: &Option<_>| if value.is_some() { "set" } else { "not set" };
+        SinkError::transient(
+            Outcome::NotStored,
+            "NoCredentials",
+            format!(
+                "no credentials: the options have no access_key_id and secret_access_key, and \
+                 in the environment {ACCESS_KEY_ID} is {} and {SECRET_ACCESS_KEY} is {}; set \
+                 both in one of these places",
+                state(&self.access_key_id),
+                state(&self.secret_access_key),
+            ),
+        )
+    }
+}
+
+/// What [`is_token`] accepts, in words.
+pub(crate) const TOKEN_RULE: &str = "expected printable ASCII characters without white space";
+
+/// Whether a text can be a key or a token. Others cannot stand in a header, and a
+/// stray line end would only be answered with a wrong signature.
+pub(crate) fn is_token(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Tells the environment's credentials from others that it may hold later.
+pub(crate) fn environment_fingerprint(services: &HostServices) -> Fingerprint {
+    let environment = Environment::read(services);
+    let bytes = |value: Option<&Zeroizing<String>>| {
+        value.map_or_else(Vec::new, |value| value.as_bytes().to_vec())
+    };
+    let parts = [
+        &environment.access_key_id,
+        &environment.secret_access_key,
+        &environment.session_token,
+    ]
+    .map(|value| Zeroizing::new(bytes(value.as_ref())));
+    Fingerprint::of(parts.iter().map(|part| part.as_slice()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn services(variables: &'static [(&str, &str)]) -> HostServices {
+        HostServices::new().with_environment(move |name| {
+            variables
+                .iter()
+                .find(|(set, _)| *set == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn provider(
+        options: Option<Credentials>,
+        variables: &'static [(&str, &str)],
+    ) -> OptionsThenEnvironment {
+        OptionsThenEnvironment::new(options, &services(variables))
+    }
+
+    async fn access_key_id(provider: &OptionsThenEnvironment) -> Result<String, SinkError> {
+        let credentials = provider.provide().await?;
+        Ok(credentials.for_signing().access_key_id().to_owned())
+    }
+
+    #[tokio::test]
+    async fn the_options_win_over_the_environment() {
+        let options = Credentials::new("FROMOPTIONS", "s", None, "options");
+        let environment = &[(ACCESS_KEY_ID, "FROMENV"), (SECRET_ACCESS_KEY, "s")];
+        let found = access_key_id(&provider(Some(options), environment)).await;
+        assert_eq!(found.unwrap(), "FROMOPTIONS");
+    }
+
+    #[tokio::test]
+    async fn the_environment_is_read_in_both_spellings_and_blank_is_unset() {
+        let found = provider(
+            None,
+            &[
+                (ACCESS_KEY_ID, "FROMENV"),
+                (SECRET_ACCESS_KEY, "  "),
+                (SECRET_ACCESS_KEY_OLD, "old"),
+                (SESSION_TOKEN, ""),
+            ],
+        )
+        .provide()
+        .await
+        .unwrap();
+        assert_eq!(found.for_signing().secret_access_key(), "old");
+        assert_eq!(found.for_signing().session_token(), None);
+    }
+
+    #[tokio::test]
+    async fn without_credentials_the_error_says_what_was_tried_and_what_to_set() {
+        let error = access_key_id(&provider(None, &[(ACCESS_KEY_ID, "FROMENV")]))
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), "NoCredentials");
+        assert_eq!(error.outcome(), Outcome::NotStored);
+        assert!(error.class().is_retryable());
+        assert_eq!(
+            error.text(),
+            "no credentials: the options have no access_key_id and secret_access_key, and in \
+             the environment AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not set; set \
+             both in one of these places"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_key_that_no_header_can_carry_is_named_and_not_shown() {
+        let error = access_key_id(&provider(
+            None,
+            &[
+                (ACCESS_KEY_ID, "FROMENV"),
+                (SECRET_ACCESS_KEY, "s"),
+                (SESSION_TOKEN, "canary\n"),
+            ],
+        ))
+        .await
+        .unwrap_err();
+        assert_eq!(error.code(), "InvalidCredentials");
+        assert!(error.text().contains(SESSION_TOKEN));
+        assert!(!error.to_string().contains("canary"));
+    }
+
+    #[tokio::test]
+    async fn credentials_that_were_found_stay() {
+        let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counter = std::sync::Arc::clone(&calls);
+        let services = HostServices::new().with_environment(move |name| {
+            let call = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            (!name.contains("TOKEN")).then(|| format!("key{call}"))
+        });
+        let provider = OptionsThenEnvironment::new(None, &services);
+        let first = access_key_id(&provider).await.unwrap();
+        assert_eq!(access_key_id(&provider).await.unwrap(), first);
+    }
+
+    #[test]
+    fn a_rotated_key_has_another_fingerprint() {
+        let first = services(&[(ACCESS_KEY_ID, "a"), (SECRET_ACCESS_KEY, "s")]);
+        let rotated = services(&[(ACCESS_KEY_ID, "a"), (SECRET_ACCESS_KEY, "t")]);
+        assert_eq!(
+            environment_fingerprint(&first),
+            environment_fingerprint(&first)
+        );
+        assert_ne!(
+            environment_fingerprint(&first),
+            environment_fingerprint(&rotated)
+        );
+    }
+
+    #[test]
+    fn debug_hides_every_part() {
+        let credentials = Credentials::new("canary", "canary", Some("canary"), "options");
+        let provider = provider(Some(credentials.clone()), &[]);
+        assert!(!format!("{credentials:?}{provider:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,205 @@
+//! The operation that this sink uses, as it stands on the wire (AWS JSON 1.0).
+
+use dispatch_api::push_json_string;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::entry::{DATA_TYPE, Entry};
+
+/// The `x-amz-target` of a send.
+pub(crate) const SEND_MESSAGE: &str = "AmazonSQS.SendMessage";
+
+/// Writes the request of one message.
+pub(crate) fn send_message(queue_url: &str, entry: &Entry<'_>) -> Vec<u8> {
+    // Every quote of the body, which is JSON itself, is escaped once more.
+    const ESCAPES_AND_FRAME: usize = 1_024;
+    let attributes: usize = entry
+        .attributes
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 48)
+        .sum();
+    let capacity = queue_url.len() + entry.body.len() + attributes + ESCAPES_AND_FRAME;
+    let mut out = String::with_capacity(capacity);
+    out.push_str("{\"QueueUrl\":");
+    push_json_string(&mut out, queue_url);
+    out.push(',');
+    push_entry(&mut out, entry);
+    out.push('}');
+    out.into_bytes()
+}
+
+/// The members of one message, without braces.
+fn push_entry(out: &mut String, entry: &Entry<'_>) {
+    out.push_str("\"MessageBody\":");
+    push_json_string(out, &entry.body);
+    // An empty object is not the same as none: the service refuses it.
+    if !entry.attributes.is_empty() {
+        out.push_str(",\"MessageAttributes\":{");
+        for (index, (name, value)) in entry.attributes.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            push_json_string(out, name);
+            out.push_str(":{\"DataType\":");
+            push_json_string(out, DATA_TYPE);
+            out.push_str(",\"StringValue\":");
+            push_json_string(out, value);
+            out.push('}');
+        }
+        out.push('}');
+    }
+    if let Some(id) = &entry.deduplication_id {
+        out.push_str(",\"MessageDeduplicationId\":");
+        push_json_string(out, id);
+    }
+    if let Some(id) = &entry.group_id {
+        out.push_str(",\"MessageGroupId\":");
+        push_json_string(out, id);
+    }
+}
+
+/// What the service answers to a send. Members it adds later are ignored.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct SendMessageReply {
+    #[serde(rename = "MessageId")]
+    pub(crate) message_id: Option<String>,
+    #[serde(rename = "MD5OfMessageBody")]
+    pub(crate) body_md5: Option<String>,
+    #[serde(rename = "MD5OfMessageAttributes")]
+    pub(crate) attributes_md5: Option<String>,
+    #[serde(rename = "SequenceNumber")]
+    pub(crate) sequence_number: Option<String>,
+}
+
+impl SendMessageReply {
+    /// Reads an answer; one without a body reads as `{}`.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, serde_json::Error> {
+        if body.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(body)
+    }
+}
+
+/// What the service, or something that imitates it, says about a refused request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ErrorDocument {
+    /// The member `code`.
+    pub(crate) code: Option<String>,
+    /// The member `__type`.
+    pub(crate) kind: Option<String>,
+    pub(crate) message: Option<String>,
+}
+
+impl ErrorDocument {
+    /// Reads the members that are there and are text; anything else has none.
+    pub(crate) fn parse(body: &[u8]) -> Self {
+        let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
+            return Self::default();
+        };
+        let mut text = |name: &str| match members.remove(name) {
+            Some(Value::String(text)) if !text.is_empty() => Some(text),
+            _ => None,
+        };
+        Self {
+            code: text("code"),
+            kind: text("__type"),
+            message: text("message")
+                .or_else(|| text("Message"))
+                .or_else(|| text("errorMessage")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::borrow::Cow;
+
+    fn entry() -> Entry<'static> {
+        Entry {
+            body: r#"{"v":1,"x":"✓"}"#.to_owned(),
+            attributes: vec![
+                ("ankusa_id", Cow::Borrowed("i-1")),
+                ("ankusa_dedupe_key", Cow::Borrowed("a\"b")),
+            ],
+            group_id: Some("quay-7/harbor".to_owned()),
+            deduplication_id: Some("i-1".to_owned()),
+            size: 0,
+        }
+    }
+
+    #[test]
+    fn a_request_is_written_member_by_member() {
+        let request = String::from_utf8(send_message("http://h/0/q.fifo", &entry())).unwrap();
+        assert_eq!(
+            request,
+            concat!(
+                r#"{"QueueUrl":"http://h/0/q.fifo","MessageBody":"{\"v\":1,\"x\":\"✓\"}","#,
+                r#""MessageAttributes":{"ankusa_id":{"DataType":"String","StringValue":"i-1"},"#,
+                r#""ankusa_dedupe_key":{"DataType":"String","StringValue":"a\"b"}},"#,
+                r#""MessageDeduplicationId":"i-1","MessageGroupId":"quay-7/harbor"}"#,
+            )
+        );
+    }
+
+    #[test]
+    fn absent_members_are_left_out() {
+        let bare = Entry {
+            attributes: Vec::new(),
+            group_id: None,
+            deduplication_id: None,
+            ..entry()
+        };
+        let request: Value = serde_json::from_slice(&send_message("u", &bare)).unwrap();
+        let names: Vec<_> = request.as_object().unwrap().keys().collect();
+        assert_eq!(names, ["MessageBody", "QueueUrl"]);
+    }
+
+    #[test]
+    fn a_reply_is_read_whatever_else_it_holds() {
+        let reply = SendMessageReply::parse(
+            br#"{"MessageId":"m","MD5OfMessageBody":"b","MD5OfMessageAttributes":null,"New":[1]}"#,
+        )
+        .unwrap();
+        assert_eq!(reply.message_id.as_deref(), Some("m"));
+        assert_eq!(reply.body_md5.as_deref(), Some("b"));
+        assert_eq!(reply.attributes_md5, None);
+    }
+
+    #[test]
+    fn an_empty_answer_reads_as_an_empty_object() {
+        for body in ["", " \r\n", "{}"] {
+            let reply = SendMessageReply::parse(body.as_bytes()).unwrap();
+            assert_eq!(reply, SendMessageReply::default());
+        }
+        for body in ["<html>", "{\"MessageId\":", "{\"MessageId\":7}"] {
+            assert!(SendMessageReply::parse(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_error_document_is_read_in_every_dialect() {
+        let read = |body: &str| {
+            let document = ErrorDocument::parse(body.as_bytes());
+            (document.code, document.kind, document.message)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            read(r#"{"__type":"com.amazonaws.sqs#X","message":"m"}"#),
+            (None, some("com.amazonaws.sqs#X"), some("m"))
+        );
+        assert_eq!(
+            read(r#"{"code":"X","Message":"m"}"#),
+            (some("X"), None, some("m"))
+        );
+        assert_eq!(
+            read(r#"{"code":403,"errorMessage":"m","__type":""}"#),
+            (None, None, some("m"))
+        );
+        for body in ["", "<html></html>", "[1]", "\"text\"", "{\"__type\""] {
+            assert_eq!(read(body), (None, None, None), "{body}");
+        }
+    }
+}
