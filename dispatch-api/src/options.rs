@@ -171,6 +171,11 @@ fn remove_unknown_keys(
     let mut known = Vec::new();
     collect_properties(schema, root, &mut known);
     if known.is_empty() {
+        if let Some(schema) = schema_of_any_key(schema, root) {
+            for (name, member) in members {
+                remove_unknown_keys(member, schema, root, &join(path, name), problems);
+            }
+        }
         return;
     }
     members.retain(|key, _| {
@@ -201,12 +206,7 @@ fn collect_properties<'a>(
                 .map(|(name, schema)| (name.as_str(), schema)),
         );
     }
-    if let Some(target) = schema
-        .get("$ref")
-        .and_then(Value::as_str)
-        .and_then(|reference| reference.strip_prefix('#'))
-        .and_then(|pointer| root.pointer(pointer))
-    {
+    if let Some(target) = target_of_reference(schema, root) {
         collect_properties(target, root, known);
     }
     for alternatives in ["anyOf", "oneOf", "allOf"] {
@@ -216,6 +216,19 @@ fn collect_properties<'a>(
             }
         }
     }
+}
+
+/// The schema of every member of a table whose keys are free.
+fn schema_of_any_key<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
+    match schema.get("additionalProperties") {
+        Some(members) => Some(members),
+        None => schema_of_any_key(target_of_reference(schema, root)?, root),
+    }
+}
+
+fn target_of_reference<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
+    let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+    root.pointer(pointer)
 }
 
 /// Removes the value at `keys`, so that its default is read instead.
@@ -278,6 +291,7 @@ mod tests {
         batch: Option<bool>,
         http: Option<Http>,
         mode: Option<Mode>,
+        queues: std::collections::BTreeMap<String, Http>,
     }
 
     #[derive(Debug, Default, PartialEq, serde::Deserialize, JsonSchema)]
@@ -322,9 +336,18 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "queue_ulr: unknown key `queue_ulr`, did you mean `queue_url`? known: batch, http, mode, queue_url, timeout_ms",
+                "queue_ulr: unknown key `queue_ulr`, did you mean `queue_url`? known: batch, http, mode, queue_url, queues, timeout_ms",
                 "http.porxy: unknown key `porxy`, did you mean `proxy`? known: pool, proxy",
             ]
+        );
+    }
+
+    #[test]
+    fn unknown_keys_are_found_behind_keys_that_are_free() {
+        let (_, problems) = read(&json!({"queues": {"main": {"poool": 1}}}));
+        assert_eq!(
+            problems,
+            ["queues.main.poool: unknown key `poool`, did you mean `pool`? known: pool, proxy"]
         );
     }
 

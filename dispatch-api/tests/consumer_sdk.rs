@@ -98,7 +98,7 @@ prop_compose! {
 
 const INLINE_MAX: NonZeroUsize = NonZeroUsize::new(300).unwrap();
 
-fn owned<'a>(text: Option<&'a str>) -> Option<String> {
+fn owned(text: Option<&str>) -> Option<String> {
     text.map(str::to_owned)
 }
 

@@ -1,5 +1,6 @@
 //! Registration at link time, in programs of their own: what a linker keeps or drops
 //! shows only in a finished binary.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

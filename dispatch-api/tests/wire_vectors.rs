@@ -1,5 +1,6 @@
 //! The vectors of wire format v1: what every consumer, in any language, reads from
 //! these bytes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
