@@ -1,0 +1,170 @@
+//! What a run tells: a JSON line a delivery for programs, a bar and a table for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use dispatch_api::Envelope;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::delivery::Verdict;
+
+/// One delivery, as `--json` prints it.
+#[derive(Serialize)]
+struct DeliveryLine<'a> {
+    id: String,
+    source_id: &'a str,
+    tenant_id: Option<&'a str>,
+    sink: &'a str,
+    outcome: &'static str,
+    class: Option<&'static str>,
+    code: Option<&'a str>,
+    attempts: u32,
+    provider_id: Option<&'a str>,
+}
+
+/// One delivery as a line of JSON.
+pub(crate) fn json_line(envelope: &Envelope, verdict: &Verdict) -> String {
+    let receipt = verdict.result.as_ref().ok();
+    let error = verdict.result.as_ref().err();
+    let line = DeliveryLine {
+        id: envelope.id().to_string(),
+        source_id: envelope.source_id(),
+        tenant_id: envelope.tenant_id(),
+        sink: &verdict.sink,
+        outcome: if error.is_some() {
+            "dead_lettered"
+        } else {
+            "delivered"
+        },
+        class: error.map(|error| error.class().as_str()),
+        code: error.map(|error| error.code()),
+        attempts: verdict.attempts,
+        provider_id: receipt.and_then(|receipt| receipt.provider_id.as_deref()),
+    };
+    serde_json::to_string(&line).expect("strings and numbers are JSON")
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Hooks read.
+    pub hooks: u64,
+    /// Lines that were no hooks.
+    pub bad_lines: u64,
+    /// Deliveries by sink and tenant.
+    delivered: BTreeMap<(String, String), u64>,
+    /// Dead letters by sink, class and code, with the first reason.
+    dead: BTreeMap<(String, &'static str, String), (u64, String)>,
+    /// Dead letters that could not be written to their file.
+    pub lost_letters: u64,
+    /// The line after which no more was read, when the host was told to stop.
+    pub stopped_after_line: Option<u64>,
+}
+
+impl Summary {
+    pub(crate) fn add(&mut self, envelope: &Envelope, verdict: &Verdict) {
+        match &verdict.result {
+            Ok(_) => {
+                let tenant = envelope.tenant_id().unwrap_or("-").to_owned();
+                *self
+                    .delivered
+                    .entry((verdict.sink.clone(), tenant))
+                    .or_default() += 1;
+            }
+            Err(error) => {
+                let key = (
+                    verdict.sink.clone(),
+                    error.class().as_str(),
+                    error.code().to_owned(),
+                );
+                self.dead
+                    .entry(key)
+                    .or_insert_with(|| (0, error.text().to_owned()))
+                    .0 += 1;
+            }
+        }
+    }
+
+    /// How many deliveries were made.
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
+        self.delivered.values().sum()
+    }
+
+    /// How many deliveries were given up.
+    #[must_use]
+    pub fn dead_lettered(&self) -> u64 {
+        self.dead.values().map(|(count, _)| count).sum()
+    }
+
+    /// Whether every line was a hook and every hook reached every sink.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.dead.is_empty() && self.bad_lines == 0 && self.stopped_after_line.is_none()
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self
+            .delivered
+            .keys()
+            .map(|(sink, _)| sink)
+            .chain(self.dead.keys().map(|(sink, ..)| sink))
+            .map(|sink| sink.chars().count())
+            .max()
+            .unwrap_or(0);
+        for ((sink, tenant), count) in &self.delivered {
+            writeln!(f, "{sink:<width$}  delivered {count:>6}  tenant {tenant}")?;
+        }
+        for ((sink, class, code), (count, reason)) in &self.dead {
+            writeln!(
+                f,
+                "{sink:<width$}  dead      {count:>6}  {class}: {code}: {reason}"
+            )?;
+        }
+        write!(
+            f,
+            "{} hooks: {} delivered, {} dead-lettered",
+            self.hooks,
+            self.delivered(),
+            self.dead_lettered()
+        )?;
+        if self.bad_lines > 0 {
+            write!(f, ", {} lines were no hooks", self.bad_lines)?;
+        }
+        if self.lost_letters > 0 {
+            write!(
+                f,
+                ", {} dead letters could not be written",
+                self.lost_letters
+            )?;
+        }
+        if let Some(line) = self.stopped_after_line {
+            write!(f, "; stopped after line {line}, the rest was not read")?;
+        }
+        Ok(())
+    }
+}
+
+/// A progress bar on standard error; none where that is no terminal.
+pub(crate) fn progress_bar(hidden: bool) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(
+        None,
+        if hidden {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        },
+    );
+    if let Ok(style) =
+        ProgressStyle::with_template("{spinner} {pos} deliveries, {per_sec}, {elapsed} {msg}")
+    {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

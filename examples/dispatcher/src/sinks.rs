@@ -1,0 +1,56 @@
+//! `dispatcher sinks`: what is linked, and its options.
+
+use dispatch_api::Registry;
+use serde_json::{Value, json};
+
+use crate::run::Exit;
+
+pub(crate) fn list(registry: &Registry, as_json: bool) -> Exit {
+    if as_json {
+        let plugins = registry.plugins().map(|plugin| {
+            json!({
+                "kind": plugin.kind,
+                "summary": plugin.summary,
+                "options": (plugin.schema)(),
+            })
+        });
+        println!("{:#}", plugins.collect::<Value>());
+        return Exit::Done;
+    }
+    for plugin in registry.plugins() {
+        println!("{}: {}", plugin.kind, plugin.summary);
+        let schema = (plugin.schema)();
+        print_options(&schema, &schema, 1);
+        println!();
+    }
+    Exit::Done
+}
+
+fn print_options(schema: &Value, root: &Value, depth: usize) {
+    let Some(Value::Object(options)) = schema.get("properties") else {
+        return;
+    };
+    let indent = "  ".repeat(depth);
+    for (name, option) in options {
+        println!("{indent}{name}");
+        let described = option.get("description").and_then(Value::as_str);
+        for line in described.unwrap_or_default().lines() {
+            println!("{indent}    {line}");
+        }
+        if let Some(inner) = referenced(option, root) {
+            print_options(inner, root, depth + 1);
+        }
+    }
+}
+
+/// The schema of a table of options, directly or as one of two alternatives.
+fn referenced<'a>(option: &Value, root: &'a Value) -> Option<&'a Value> {
+    let target = |schema: &Value| {
+        let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+        root.pointer(pointer)
+    };
+    target(option).or_else(|| {
+        let alternatives = option.get("anyOf")?.as_array()?;
+        alternatives.iter().find_map(target)
+    })
+}
