@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod batcher;
 mod claim;
 mod context;
 mod drain;
@@ -14,6 +15,10 @@ mod routes;
 mod services;
 mod sink;
 
+pub use crate::batcher::{
+    Answer, BatchEntry, BatchSender, BatchSettings, Batcher, Flush, FlushReason, QueueFull,
+    Reconciliation,
+};
 pub use crate::claim::{ClaimCheck, ClaimError, ClaimId, ClaimRef, InvalidClaimRef, redeem};
 pub use crate::context::{DeliveryContext, Origin};
 pub use crate::drain::{DrainReport, InFlight, InFlightGuard};
