@@ -1,8 +1,5 @@
 //! The batcher, on a paused clock: instants are exact.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on stops here"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -28,8 +25,10 @@ struct Recorder {
     start: Instant,
     latency: Duration,
     sent: Mutex<Vec<Sent>>,
-    answer: Box<dyn Fn(&[String]) -> Vec<Answer> + Send + Sync>,
+    answer: Box<Reply>,
 }
+
+type Reply = dyn Fn(&[String]) -> Vec<Answer> + Send + Sync;
 
 #[derive(Clone)]
 struct Through(Arc<Recorder>);
@@ -55,7 +54,8 @@ struct Bench {
 
 fn all_ok(entries: &[String]) -> Vec<Answer> {
     let ids = entries.iter();
-    ids.map(|entry| Ok(Receipt::new().with_provider_id(entry))).collect()
+    ids.map(|entry| Ok(Receipt::new().with_provider_id(entry)))
+        .collect()
 }
 
 impl Bench {
@@ -93,7 +93,8 @@ impl Bench {
     }
 
     async fn submit_of(&self, tenant: &str, name: &str) -> JoinHandle<Answer> {
-        self.submit(BatchEntry::new(tenant, 100, name.to_owned())).await
+        self.submit(BatchEntry::new(tenant, 100, name.to_owned()))
+            .await
     }
 
     async fn submit_in(&self, group: &str, name: &str) -> JoinHandle<Answer> {
@@ -224,7 +225,10 @@ async fn an_entry_larger_than_a_batch_goes_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_requests_are_in_flight_than_allowed_and_the_rest_goes_on_as_they_return() {
-    let bench = Bench::new(50, limited(|s| s.max_inflight = NonZeroUsize::new(2).unwrap()));
+    let bench = Bench::new(
+        50,
+        limited(|s| s.max_inflight = NonZeroUsize::new(2).unwrap()),
+    );
     let mut handles = Vec::new();
     for name in names(0..40) {
         handles.push(bench.submit_of("a", &name).await);
@@ -252,18 +256,28 @@ async fn tenants_take_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn what_would_pass_a_ceiling_is_refused_with_a_pause_and_its_reason() {
-    let cases: [(fn(&mut BatchSettings), QueueFull, &str); 3] = [
-        (|s| s.queue_max_entries = 2, QueueFull::Entries, "b"),
-        (|s| s.queue_max_tenant_entries = 2, QueueFull::TenantEntries, "a"),
-        (|s| s.queue_max_bytes = 299, QueueFull::Bytes, "b"),
+    let cases = [
+        (
+            limited(|s| s.queue_max_entries = 2),
+            QueueFull::Entries,
+            "b",
+        ),
+        (
+            limited(|s| s.queue_max_tenant_entries = 2),
+            QueueFull::TenantEntries,
+            "a",
+        ),
+        (limited(|s| s.queue_max_bytes = 299), QueueFull::Bytes, "b"),
     ];
-    for (change, reason, tenant) in cases {
-        let bench = Bench::new(0, limited(change));
+    for (settings, reason, tenant) in cases {
+        let bench = Bench::new(0, settings);
         let first = bench.submit_of("a", "0").await;
         let second = bench.submit_of("a", "1").await;
-        let refused = bench.submit_of(tenant, "2").await.await.unwrap().unwrap_err();
+        let refused = bench.submit_of(tenant, "2").await;
+        let refused = refused.await.unwrap().unwrap_err();
         assert_eq!(refused.class(), ErrorClass::RetryAfter(ms(7)));
-        assert_eq!((refused.code(), refused.outcome()), ("BatchQueueFull", Outcome::NotStored));
+        assert_eq!(refused.code(), "BatchQueueFull");
+        assert_eq!(refused.outcome(), Outcome::NotStored);
         assert!(refused.text().starts_with(reason.as_str()), "{refused}");
         answers(vec![first, second]).await;
         // The places are free again.
@@ -293,7 +307,10 @@ async fn a_group_has_one_request_in_flight_in_order_of_admission_while_others_go
     }
     answers(handles).await;
     let sent = bench.sent();
-    let seen: Vec<_> = sent.iter().map(|sent| (sent.at, sent.entries.clone())).collect();
+    let seen: Vec<_> = sent
+        .iter()
+        .map(|sent| (sent.at, sent.entries.clone()))
+        .collect();
     assert_eq!(
         seen,
         [
@@ -306,7 +323,10 @@ async fn a_group_has_one_request_in_flight_in_order_of_admission_while_others_go
 
 #[tokio::test(start_paused = true)]
 async fn one_group_of_many_tenants_keeps_the_order_of_admission() {
-    let bench = Bench::new(10, limited(|s| s.max_entries = NonZeroUsize::new(3).unwrap()));
+    let bench = Bench::new(
+        10,
+        limited(|s| s.max_entries = NonZeroUsize::new(3).unwrap()),
+    );
     let mut handles = Vec::new();
     for (number, tenant) in ["a", "a", "b", "a", "b", "c", "c"].into_iter().enumerate() {
         let entry = BatchEntry::new(tenant, 1, number.to_string());
@@ -405,14 +425,19 @@ async fn each_caller_gets_its_own_answer() {
 async fn a_reply_too_short_or_too_long_still_answers_everyone_once() {
     let bench = Bench::answering(0, settings(), |entries| {
         let count = if entries.len() == 3 { 1 } else { 9 };
-        (0..count).map(|_| Ok(Receipt::new().with_provider_id("ok"))).collect()
+        (0..count)
+            .map(|_| Ok(Receipt::new().with_provider_id("ok")))
+            .collect()
     });
     let mut handles = Vec::new();
     for name in names(0..3) {
         handles.push(bench.submit_of("a", &name).await);
     }
     let short = answers(handles).await;
-    assert_eq!(ids(&short), ["ok", "BatchEntryMissing", "BatchEntryMissing"]);
+    assert_eq!(
+        ids(&short),
+        ["ok", "BatchEntryMissing", "BatchEntryMissing"]
+    );
     assert_eq!(short[1].as_ref().unwrap_err().outcome(), Outcome::Unknown);
     let long = bench.submit_of("a", "alone").await;
     assert_eq!(ids(&answers(vec![long]).await), ["ok"]);
@@ -424,8 +449,16 @@ async fn a_sender_that_panics_fails_its_own_batch_and_the_next_one_works() {
         assert_ne!(entries[0], "bad");
         all_ok(entries)
     });
-    let bad = bench.submit_of("a", "bad").await.await.unwrap().unwrap_err();
-    assert_eq!((bad.code(), bad.outcome()), ("SinkPanicked", Outcome::Unknown));
+    let bad = bench
+        .submit_of("a", "bad")
+        .await
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(
+        (bad.code(), bad.outcome()),
+        ("SinkPanicked", Outcome::Unknown)
+    );
     bench.submit_of("a", "good").await.await.unwrap().unwrap();
     assert_eq!(bench.batcher.load(), (0, 0));
 }
@@ -437,12 +470,23 @@ async fn a_drain_sends_what_waits_at_once_and_answers_everyone() {
     for name in names(0..5) {
         handles.push(bench.submit_of("a", &name).await);
     }
-    let report = bench.batcher.drain(Instant::now() + Duration::from_secs(5)).await;
+    let report = bench
+        .batcher
+        .drain(Instant::now() + Duration::from_secs(5))
+        .await;
     assert_eq!(report, DrainReport::new(5, 0));
     assert_eq!(ids(&answers(handles).await), names(0..5));
     assert_eq!(bench.sent().len(), 1);
-    assert_eq!((bench.sent()[0].at, bench.sent()[0].reason), (ms(0), FlushReason::Requested));
-    let late = bench.submit_of("a", "late").await.await.unwrap().unwrap_err();
+    assert_eq!(
+        (bench.sent()[0].at, bench.sent()[0].reason),
+        (ms(0), FlushReason::Requested)
+    );
+    let late = bench
+        .submit_of("a", "late")
+        .await
+        .await
+        .unwrap()
+        .unwrap_err();
     assert_eq!(late.code(), "SinkClosed");
 }
 
@@ -462,7 +506,10 @@ async fn a_drain_of_a_dead_destination_ends_at_its_deadline_and_everyone_is_answ
     assert_eq!(report, DrainReport::new(0, 5));
     assert_eq!(start.elapsed(), Duration::from_secs(5));
     let answers = answers(handles).await;
-    assert_eq!(ids(&answers), ["0", "1", "SinkClosed", "SinkClosed", "SinkClosed"]);
+    assert_eq!(
+        ids(&answers),
+        ["0", "1", "SinkClosed", "SinkClosed", "SinkClosed"]
+    );
     assert_eq!(bench.sent().len(), 1);
 }
 
