@@ -269,6 +269,25 @@ async fn a_hold_stops_a_request_before_or_after_storing_until_it_is_released() {
 }
 
 #[tokio::test]
+async fn what_has_reached_the_service_is_done_though_its_client_went_away() {
+    let (server, client) = standard().await;
+    let hold = server.hold(Operation::SendMessage);
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client).await }
+    });
+    hold.arrived().await;
+    asking.abort();
+    server.all_connections_closed().await;
+    assert_eq!(stored(&server, "q"), [] as [&str; 0]);
+    hold.release();
+    while !server.requests()[0].carried_out {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stored(&server, "q"), ["a"]);
+}
+
+#[tokio::test]
 async fn one_gate_holds_many_requests_and_dropping_it_lets_them_go() {
     let (server, client) = standard().await;
     let hold = Hold::new();

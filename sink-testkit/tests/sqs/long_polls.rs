@@ -81,6 +81,17 @@ async fn the_queue_says_how_long_to_poll_when_the_request_does_not() {
 }
 
 #[tokio::test]
+async fn a_long_poll_whose_client_went_away_takes_no_message() {
+    let (server, client) = standard().await;
+    let polling = polling(&client, 20).await;
+    until_received(&server, 1).await;
+    polling.abort();
+    server.all_connections_closed().await;
+    client.put("q", "a").await;
+    assert_eq!(bodies(&client.take("q").await), ["a"]);
+}
+
+#[tokio::test]
 async fn a_long_poll_ends_when_its_queue_is_deleted() {
     let (server, client) = standard().await;
     let polling = tokio::spawn({
