@@ -128,18 +128,63 @@ fn a_date_is_good_up_to_15_minutes_off_in_both_directions() {
     }
 }
 
+/// A signature that is right for what it covers.
+fn right_signature(headers: &HeaderMap, signed: &str) -> String {
+    let request = SignedRequest {
+        method: "POST",
+        path: "/",
+        headers,
+        body: BODY.as_bytes(),
+    };
+    let names: Vec<&str> = signed.split(';').collect();
+    let hash = hex::encode(Sha256::digest(BODY));
+    let canonical = canonical_request(request, &names, &hash).unwrap();
+    sign(
+        &credentials().secret,
+        "20261130/eu-west-1/sqs/aws4_request",
+        DATE,
+        &hex::encode(Sha256::digest(canonical)),
+    )
+}
+
 #[test]
 fn host_and_every_x_amz_header_must_be_signed() {
-    for signed in [
-        "content-type;x-amz-date;x-amz-target",
-        "host;x-amz-target",
-        "host;x-amz-date",
+    for (signed, refused) in [
+        ("host;x-amz-date;x-amz-target", None),
+        ("x-amz-date;x-amz-target", Some(ErrorCode::InvalidSignature)),
+        ("host;x-amz-target", Some(ErrorCode::InvalidSignature)),
+        ("host;x-amz-date", Some(ErrorCode::InvalidSignature)),
     ] {
-        let headers = headers(signed, SIGNATURE);
+        let signature = right_signature(&headers(signed, ""), signed);
+        let headers = headers(signed, &signature);
         assert_eq!(
             check(&headers, BODY, credentials(), noon()),
-            Some(ErrorCode::InvalidSignature),
+            refused,
             "{signed}"
+        );
+    }
+}
+
+#[test]
+fn a_hash_of_the_body_in_a_header_must_be_right() {
+    let signed = "host;x-amz-content-sha256;x-amz-date;x-amz-target";
+    for (hash, refused) in [
+        (
+            "b76fab3ea1cb289821c57237540b14940256feeaffa07fb5286f4a2cc5e29a8b",
+            None,
+        ),
+        ("UNSIGNED-PAYLOAD", Some(ErrorCode::InvalidSignature)),
+    ] {
+        let with_hash = |signature: &str| {
+            let mut headers = headers(signed, signature);
+            headers.insert("x-amz-content-sha256", HeaderValue::from_static(hash));
+            headers
+        };
+        let signature = right_signature(&with_hash(""), signed);
+        assert_eq!(
+            check(&with_hash(&signature), BODY, credentials(), noon()),
+            refused,
+            "{hash}"
         );
     }
 }
