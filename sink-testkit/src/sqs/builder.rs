@@ -9,12 +9,12 @@ use tokio::net::TcpListener;
 
 use super::clock::Clock;
 use super::credentials::Credentials;
-use super::limits::IN_FLIGHT;
+use super::limits::{IN_FLIGHT, MAX_MESSAGE_BYTES};
 use super::queue_url::Site;
 use super::record::{RecordBook, RecordLimit};
 use super::server::SqsServer;
 use super::shared::{Parts, Shared};
-use super::state::State;
+use super::state::{Limits, State};
 
 /// Settings of a server, each with a default.
 #[derive(Clone)]
@@ -27,6 +27,7 @@ pub struct SqsServerBuilder {
     verify_signatures: bool,
     clock: Option<Clock>,
     in_flight_limit: usize,
+    batch_limit: usize,
     record_limit: RecordLimit,
     seed: Option<u64>,
 }
@@ -41,6 +42,7 @@ impl SqsServerBuilder {
             verify_signatures: true,
             clock: None,
             in_flight_limit: IN_FLIGHT,
+            batch_limit: MAX_MESSAGE_BYTES,
             record_limit: RecordLimit::default(),
             seed: None,
         }
@@ -91,6 +93,13 @@ impl SqsServerBuilder {
         self
     }
 
+    /// How many bytes the messages of a batch may have together. The default is the service's 1,048,576; some
+    /// emulators still have the 262,144 of before.
+    pub const fn batch_limit(mut self, bytes: usize) -> Self {
+        self.batch_limit = bytes;
+        self
+    }
+
     /// How many requests to remember. The default is enough for any test.
     pub const fn record_limit(mut self, limit: RecordLimit) -> Self {
         self.record_limit = limit;
@@ -115,13 +124,17 @@ impl SqsServerBuilder {
             account: self.account,
             region: self.region,
         };
+        let limits = Limits {
+            in_flight: self.in_flight_limit,
+            batch_bytes: self.batch_limit,
+        };
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         let shared = Shared::new(Parts {
             clock: self.clock.unwrap_or_else(Clock::system),
             verify_signatures: self.verify_signatures,
             credentials: self.credentials,
             records: RecordBook::new(self.record_limit),
-            state: State::new(site, self.in_flight_limit, seed),
+            state: State::new(site, limits, seed),
             seed,
         });
         Ok(SqsServer::run(listener, Arc::new(shared)))

@@ -18,6 +18,8 @@ pub enum Damage {
     MessageIdMissing,
     /// `ReceiptHandle` is left out.
     ReceiptHandleMissing,
+    /// `Attributes`, the system attributes of a received message, is left out.
+    SystemAttributesMissing,
     /// Members that no client knows are added.
     UnknownMembers,
 }
@@ -53,6 +55,9 @@ impl Damage {
             }
             Self::ReceiptHandleMissing => {
                 members.remove("ReceiptHandle");
+            }
+            Self::SystemAttributesMissing => {
+                members.remove("Attributes");
             }
             Self::UnknownMembers => add_unknown(members),
         }

@@ -338,3 +338,127 @@ pub(crate) fn queue_does_not_exist() -> ServiceError {
         "the specified queue does not exist",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_its_status_its_type_and_its_older_spelling() {
+        let model = "com.amazonaws.sqs#";
+        let old = "AWS.SimpleQueueService.";
+        for (code, status, type_name, query_error) in [
+            (
+                ErrorCode::InvalidIdFormat,
+                400,
+                format!("{model}InvalidIdFormat"),
+                "InvalidIdFormat;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::InvalidSecurity,
+                403,
+                format!("{model}InvalidSecurity"),
+                "InvalidSecurity;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::KmsAccessDenied,
+                400,
+                format!("{model}KmsAccessDenied"),
+                "KMS.AccessDeniedException;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::KmsDisabled,
+                400,
+                format!("{model}KmsDisabled"),
+                "KMS.DisabledException;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::KmsInvalidKeyUsage,
+                400,
+                format!("{model}KmsInvalidKeyUsage"),
+                "KMS.InvalidKeyUsageException;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::KmsInvalidState,
+                400,
+                format!("{model}KmsInvalidState"),
+                "KMS.InvalidStateException;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::KmsNotFound,
+                400,
+                format!("{model}KmsNotFound"),
+                "KMS.NotFoundException;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::KmsOptInRequired,
+                403,
+                format!("{model}KmsOptInRequired"),
+                "KMS.OptInRequired;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::KmsThrottled,
+                400,
+                format!("{model}KmsThrottled"),
+                "KMS.ThrottlingException;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::MessageNotInflight,
+                400,
+                format!("{model}MessageNotInflight"),
+                format!("{old}MessageNotInflight;Sender"),
+            ),
+            (
+                ErrorCode::OverLimit,
+                403,
+                format!("{model}OverLimit"),
+                "OverLimit;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::RequestThrottled,
+                403,
+                format!("{model}RequestThrottled"),
+                "RequestThrottled;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::ResourceNotFound,
+                404,
+                format!("{model}ResourceNotFoundException"),
+                "ResourceNotFoundException;Sender".to_owned(),
+            ),
+            (
+                ErrorCode::ServiceUnavailable,
+                503,
+                "com.amazon.coral.service#ServiceUnavailable".to_owned(),
+                "ServiceUnavailable;Receiver".to_owned(),
+            ),
+            (
+                ErrorCode::InternalFailure,
+                500,
+                "com.amazon.coral.service#InternalFailure".to_owned(),
+                "InternalFailure;Receiver".to_owned(),
+            ),
+        ] {
+            assert_eq!(
+                (code.status(), code.type_name(), code.query_error()),
+                (status, type_name, query_error)
+            );
+        }
+    }
+
+    #[test]
+    fn an_entrys_code_has_neither_namespace_nor_suffix() {
+        assert_eq!(
+            ErrorCode::InvalidParameterValue.entry_code(),
+            "InvalidParameterValue"
+        );
+        assert_eq!(
+            ErrorCode::ReceiptHandleIsInvalid.entry_code(),
+            "ReceiptHandleIsInvalid"
+        );
+        assert_eq!(
+            ErrorCode::InvalidMessageContents.entry_code(),
+            "InvalidMessageContents"
+        );
+    }
+}

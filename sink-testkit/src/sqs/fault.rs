@@ -227,6 +227,7 @@ impl Change {
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     operation: Option<Operation>,
+    queue: Option<String>,
     /// Requests that still pass untouched.
     passing: u64,
     /// Requests that it is still for; nothing means all.
@@ -239,6 +240,7 @@ impl FaultRule {
     pub const fn on(operation: Operation, fault: Fault) -> Self {
         Self {
             operation: Some(operation),
+            queue: None,
             passing: 0,
             left: Some(1),
             fault,
@@ -249,10 +251,17 @@ impl FaultRule {
     pub const fn on_any(fault: Fault) -> Self {
         Self {
             operation: None,
+            queue: None,
             passing: 0,
             left: Some(1),
             fault,
         }
+    }
+
+    /// Is for requests about the queue of this name only.
+    pub fn for_queue(mut self, name: impl Into<String>) -> Self {
+        self.queue = Some(name.into());
+        self
     }
 
     /// Lets `count` requests pass first.
@@ -274,11 +283,17 @@ impl FaultRule {
     }
 
     fn concerns(&self, operation: Operation, body: &[u8]) -> bool {
-        let operation_fits = self.operation.is_none_or(|wanted| wanted == operation);
-        operation_fits
-            && (self.fault.entries.is_empty()
-                || serde_json::from_slice(body)
-                    .is_ok_and(|request: Value| self.fault.entries.concern(&request)))
+        if self.operation.is_some_and(|wanted| wanted != operation) {
+            return false;
+        }
+        if self.queue.is_none() && self.fault.entries.is_empty() {
+            return true;
+        }
+        let request: Value = serde_json::from_slice(body).unwrap_or_default();
+        let url = request.get("QueueUrl").and_then(Value::as_str);
+        let name = url.and_then(|url| url.rsplit('/').next());
+        let queue_fits = self.queue.is_none() || self.queue.as_deref() == name;
+        queue_fits && (self.fault.entries.is_empty() || self.fault.entries.concern(&request))
     }
 }
 
@@ -358,6 +373,25 @@ mod tests {
         for _ in 0..3 {
             let next = book.next(Operation::SendMessage, b"{}").unwrap();
             assert!(matches!(next.delivery, Delivery::Silence));
+        }
+    }
+
+    #[test]
+    fn a_rule_can_be_for_one_queue_by_url_or_name() {
+        let mut book = FaultBook::default();
+        book.push(FaultRule::on_any(Fault::reset()).for_queue("a").always());
+        for (body, expected) in [
+            (r#"{"QueueUrl":"http://127.0.0.1:1/000000000000/a"}"#, true),
+            (r#"{"QueueUrl":"a"}"#, true),
+            (
+                r#"{"QueueUrl":"http://127.0.0.1:1/000000000000/aa"}"#,
+                false,
+            ),
+            (r#"{"QueueName":"a"}"#, false),
+            ("not json", false),
+        ] {
+            let played = book.next(Operation::SendMessage, body.as_bytes()).is_some();
+            assert_eq!(played, expected, "{body}");
         }
     }
 

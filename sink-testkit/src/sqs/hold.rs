@@ -6,8 +6,7 @@ use tokio::sync::watch;
 
 /// A gate that requests wait at.
 ///
-/// Releasing it, or dropping the last handle but those inside the server, lets all through, those that
-/// arrive later too.
+/// Releasing it, or dropping it, lets all through, those that arrive later too.
 #[derive(Debug)]
 pub struct Hold {
     gate: Arc<Gate>,

@@ -1,11 +1,14 @@
 //! One request, from its headers to its answer.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, DATE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use serde_json::Value;
 
 use super::answer::{Answer, REQUEST_ID};
 use super::departure::Departure;
@@ -16,69 +19,177 @@ use super::limits::MAX_REQUEST_BYTES;
 use super::operation::Operation;
 use super::operations::{self, Call, Output};
 use super::record::RecordedRequest;
+use super::server::stopped;
 use super::shared::{self, Shared};
 use super::signature::SignedRequest;
 use super::wire;
 
 /// Answers a request, or says how its connection ends instead.
 pub(crate) async fn respond(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     connection: u64,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Departure> {
     let (head, body) = request.into_parts();
     let body = read(body).await?;
-    let target = Target::read(shared, &head);
-    let operation = match &target {
-        Target::Operation { operation, .. } => Some(*operation),
-        Target::NotFound | Target::Unknown => None,
-    };
-    let bytes = body.clone().unwrap_or_default();
-    let fault = operation.and_then(|operation| shared.faults().next(operation, &bytes));
-    let number = shared.records().push(RecordedRequest {
-        operation,
-        line: format!("{} {}", head.method, head.uri),
-        headers: head.headers.clone(),
-        body: bytes,
-        status: None,
-        carried_out: false,
-        faulted: fault.is_some(),
-        connection,
-        at: shared.clock.now(),
-    });
-    let faulted = fault.is_some();
-    let fault = fault.unwrap_or_else(Fault::normal);
-    for pause in &fault.before {
-        pause.pass().await;
-    }
-    let (answer, carried_out) = if fault.stores {
-        match body {
-            Ok(body) => carry_out(shared, &head, &target, &body, &fault).await,
-            Err(error) => (Answer::from_error(&error), false),
-        }
+    let exchange = Exchange::new(Arc::clone(shared), connection, head, body);
+    let delivered = if exchange.operation() == Some(Operation::ReceiveMessage) {
+        // A receive whose client is gone must not take what another could have.
+        exchange.run().await
     } else {
-        // Never shown: such a fault puts something else in its place.
-        (Answer::not_found(), false)
+        // What has reached the service is done, whether its client waits for the answer or not.
+        let mut stop = shared.stop().subscribe();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                delivered = exchange.run() => delivered,
+                () = stopped(&mut stop) => Err(Departure::Reset),
+            }
+        });
+        task.await.unwrap_or(Err(Departure::Reset))
     };
-    shared
-        .records()
-        .update(number, |request| request.carried_out = carried_out);
-    for pause in &fault.after {
-        pause.pass().await;
-    }
-    let delivered = deliver(shared, fault.delivery, answer);
-    let status = match &delivered {
-        Ok(response) => Some(response.status().as_u16()),
-        Err(departure) => departure.status(),
-    };
-    shared
-        .records()
-        .update(number, |request| request.status = status);
-    shared::log(operation, status, connection, faulted);
     match delivered {
         // Not even the connection ends.
         Err(Departure::Silence) => std::future::pending().await,
         delivered => delivered,
+    }
+}
+
+/// A request that has come in whole, with the fault to play at it.
+struct Exchange {
+    shared: Arc<Shared>,
+    connection: u64,
+    head: Parts,
+    body: Result<Bytes, ServiceError>,
+    target: Target,
+    fault: Option<Fault>,
+    /// Its number in the record.
+    number: u64,
+}
+
+impl Exchange {
+    fn new(
+        shared: Arc<Shared>,
+        connection: u64,
+        head: Parts,
+        body: Result<Bytes, ServiceError>,
+    ) -> Self {
+        let target = Target::read(&shared, &head);
+        let bytes = body.clone().unwrap_or_default();
+        let fault = target
+            .operation()
+            .and_then(|operation| shared.faults().next(operation, &bytes));
+        let number = shared.records().push(RecordedRequest {
+            operation: target.operation(),
+            line: format!("{} {}", head.method, head.uri),
+            headers: head.headers.clone(),
+            body: bytes,
+            status: None,
+            carried_out: false,
+            faulted: fault.is_some(),
+            connection,
+            at: shared.clock.now(),
+        });
+        Self {
+            shared,
+            connection,
+            head,
+            body,
+            target,
+            fault,
+            number,
+        }
+    }
+
+    fn operation(&self) -> Option<Operation> {
+        self.target.operation()
+    }
+
+    async fn run(self) -> Result<Response<Full<Bytes>>, Departure> {
+        let shared = &self.shared;
+        let faulted = self.fault.is_some();
+        let fault = self.fault.clone().unwrap_or_else(Fault::normal);
+        for pause in &fault.before {
+            pause.pass().await;
+        }
+        let (answer, carried_out) = if fault.stores {
+            self.carry_out(&fault).await
+        } else {
+            // Never shown: such a fault puts something else in its place.
+            (Answer::not_found(), false)
+        };
+        shared
+            .records()
+            .update(self.number, |request| request.carried_out = carried_out);
+        for pause in &fault.after {
+            pause.pass().await;
+        }
+        let delivered = deliver(shared, fault.delivery, answer);
+        let status = match &delivered {
+            Ok(response) => Some(response.status().as_u16()),
+            Err(departure) => departure.status(),
+        };
+        shared
+            .records()
+            .update(self.number, |request| request.status = status);
+        shared::log(self.operation(), status, self.connection, faulted);
+        delivered
+    }
+
+    /// Carries the operation out, and says whether that went well.
+    async fn carry_out(&self, fault: &Fault) -> (Answer, bool) {
+        let body = match &self.body {
+            Ok(body) => body,
+            Err(error) => return (Answer::from_error(error), false),
+        };
+        let result = match &self.target {
+            Target::NotFound => return (Answer::not_found(), false),
+            Target::Unknown => Err(ServiceError::new(
+                ErrorCode::UnknownOperation,
+                "the request names no operation of this protocol",
+            )),
+            Target::Operation {
+                operation,
+                path_queue,
+            } => {
+                let path_queue = path_queue.as_deref();
+                self.call(*operation, path_queue, body, &fault.entries)
+                    .await
+            }
+        };
+        match result {
+            Ok(mut output) => {
+                if let Output::Json(Value::Object(answer)) = &mut output {
+                    for change in &fault.changes {
+                        change.apply(answer);
+                    }
+                }
+                (Answer::from_output(&output), true)
+            }
+            Err(error) => (Answer::from_error(&error), false),
+        }
+    }
+
+    async fn call(
+        &self,
+        operation: Operation,
+        path_queue: Option<&str>,
+        body: &Bytes,
+        entry_faults: &EntryFaults,
+    ) -> Result<Output, ServiceError> {
+        self.shared.authenticate(SignedRequest {
+            method: self.head.method.as_str(),
+            path: self.head.uri.path(),
+            headers: &self.head.headers,
+            body,
+        })?;
+        let members = wire::parse_body(body)?;
+        let call = Call {
+            now: self.shared.now(),
+            host: text(&self.head.headers, HOST.as_str()),
+            path_queue,
+            entry_faults,
+        };
+        operations::run(&self.shared, operation, call, members).await
     }
 }
 
@@ -121,6 +232,13 @@ enum Target {
 }
 
 impl Target {
+    const fn operation(&self) -> Option<Operation> {
+        match self {
+            Self::Operation { operation, .. } => Some(*operation),
+            Self::NotFound | Self::Unknown => None,
+        }
+    }
+
     fn read(shared: &Shared, head: &Parts) -> Self {
         let path_queue = match shared.site.name_in_path(head.uri.path()) {
             Some(path_queue) if head.method == Method::POST && head.uri.query().is_none() => {
@@ -153,71 +271,6 @@ fn is_json_protocol(headers: &HeaderMap) -> bool {
     media_type
         .trim()
         .eq_ignore_ascii_case("application/x-amz-json-1.0")
-}
-
-async fn carry_out(
-    shared: &Shared,
-    head: &Parts,
-    target: &Target,
-    body: &Bytes,
-    fault: &Fault,
-) -> (Answer, bool) {
-    let result = match target {
-        Target::NotFound => return (Answer::not_found(), false),
-        Target::Unknown => Err(ServiceError::new(
-            ErrorCode::UnknownOperation,
-            "the request names no operation of this protocol",
-        )),
-        Target::Operation {
-            operation,
-            path_queue,
-        } => {
-            call(
-                shared,
-                head,
-                *operation,
-                path_queue.as_deref(),
-                body,
-                &fault.entries,
-            )
-            .await
-        }
-    };
-    match result {
-        Ok(mut output) => {
-            if let Output::Json(serde_json::Value::Object(answer)) = &mut output {
-                for change in &fault.changes {
-                    change.apply(answer);
-                }
-            }
-            (Answer::from_output(&output), true)
-        }
-        Err(error) => (Answer::from_error(&error), false),
-    }
-}
-
-async fn call(
-    shared: &Shared,
-    head: &Parts,
-    operation: Operation,
-    path_queue: Option<&str>,
-    body: &Bytes,
-    entry_faults: &EntryFaults,
-) -> Result<Output, ServiceError> {
-    shared.authenticate(SignedRequest {
-        method: head.method.as_str(),
-        path: head.uri.path(),
-        headers: &head.headers,
-        body,
-    })?;
-    let members = wire::parse_body(body)?;
-    let call = Call {
-        now: shared.now(),
-        host: text(&head.headers, HOST.as_str()),
-        path_queue,
-        entry_faults,
-    };
-    operations::run(shared, operation, call, members).await
 }
 
 fn deliver(

@@ -16,13 +16,22 @@ use super::receipt_handle::ReceiptHandle;
 pub(crate) struct State {
     pub(crate) site: Site,
     pub(crate) queues: BTreeMap<String, Queue>,
-    pub(crate) in_flight_limit: usize,
+    pub(crate) limits: Limits,
     deleted: HashMap<String, Timestamp>,
     random: fastrand::Rng,
     handle_key: u64,
     next_queue: u64,
     next_receipt: u64,
     next_sequence: u128,
+}
+
+/// Limits that a test may want lower.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Messages in flight in one queue.
+    pub(crate) in_flight: usize,
+    /// Bytes of the messages of a batch together.
+    pub(crate) batch_bytes: usize,
 }
 
 /// Sequence numbers are seen as 20 digits that grow with gaps.
@@ -53,12 +62,12 @@ pub(crate) enum Found {
 }
 
 impl State {
-    pub(crate) fn new(site: Site, in_flight_limit: usize, seed: u64) -> Self {
+    pub(crate) fn new(site: Site, limits: Limits, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         Self {
             site,
             queues: BTreeMap::new(),
-            in_flight_limit,
+            limits,
             deleted: HashMap::new(),
             handle_key: random.u64(..),
             random,
@@ -154,7 +163,7 @@ impl State {
         {
             return Ok(Found::Messages(delivered));
         }
-        let limit = self.in_flight_limit;
+        let limit = self.limits.in_flight;
         let queue = self.queue(name, now)?;
         let room = limit.saturating_sub(queue.in_flight(now));
         if room == 0 {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sink_testkit::sqs::SqsServer;
 
 use crate::support::{Client, Reply, fifo, standard};
 
@@ -160,6 +161,36 @@ async fn a_batch_of_exactly_1_mib_is_taken_and_one_byte_more_fails_it_whole() {
     assert_eq!(server.messages("q").unwrap(), []);
     send(&client, "q", batch(448_561)).await.ok();
     assert_eq!(server.messages("q").unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_can_have_the_smaller_batch_limit_of_an_emulator() {
+    let server = SqsServer::builder()
+        .batch_limit(262_144)
+        .start()
+        .await
+        .unwrap();
+    server.create_queue("q", []).await.unwrap();
+    let client = Client::of(&server);
+    let entry = |id: &str, bytes: usize| json!({ "Id": id, "MessageBody": "a".repeat(bytes) });
+    send(
+        &client,
+        "q",
+        json!([entry("0", 131_072), entry("1", 131_073)]),
+    )
+    .await
+    .assert_error(
+        400,
+        "com.amazonaws.sqs#BatchRequestTooLong",
+        "AWS.SimpleQueueService.BatchRequestTooLong;Sender",
+    );
+    send(
+        &client,
+        "q",
+        json!([entry("0", 131_072), entry("1", 131_072)]),
+    )
+    .await
+    .ok();
 }
 
 #[tokio::test]

@@ -6,46 +6,20 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
-use sink_testkit::sqs::{
-    Answer, Damage, EntryFault, EntrySelector, ErrorCode, Fault, FaultRule, Hold, Operation,
-    Spelling, SqsServer,
-};
+use sink_testkit::sqs::{Answer, Damage, ErrorCode, Fault, FaultRule, Hold, Operation, Spelling};
 
-use crate::support::{Client, standard};
+use crate::support::{Client, Reply, standard, stored};
 
 const MD5_OF_A: &str = "0cc175b9c0f1b6a831c399e269772661";
 const WRONG: &str = "00000000000000000000000000000000";
 
-fn stored(server: &SqsServer) -> Vec<String> {
-    let messages = server.messages("q").unwrap();
-    messages.into_iter().map(|message| message.body).collect()
-}
-
-async fn send(client: &Client) -> Result<crate::support::Reply, reqwest::Error> {
+async fn send(client: &Client) -> Result<Reply, reqwest::Error> {
     client
         .try_call(
             "SendMessage",
             json!({ "QueueUrl": "q", "MessageBody": "a" }),
         )
         .await
-}
-
-/// A batch of the texts, with their places as ids.
-fn batch(texts: &[&str]) -> Value {
-    let entries: Vec<Value> = texts
-        .iter()
-        .enumerate()
-        .map(|(index, text)| json!({ "Id": index.to_string(), "MessageBody": text }))
-        .collect();
-    json!({ "Entries": entries })
-}
-
-fn ids(answer: &Value, list: &str) -> Vec<String> {
-    let entries = answer[list].as_array().cloned().unwrap_or_default();
-    entries
-        .iter()
-        .map(|entry| entry["Id"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 /// The kind of the I/O error at the bottom of a failed request.
@@ -72,9 +46,9 @@ async fn a_scripted_error_replaces_the_answer_once_and_nothing_is_stored() {
         "com.amazonaws.sqs#KmsThrottled",
         "KMS.ThrottlingException;Sender",
     );
-    assert_eq!(stored(&server), [] as [&str; 0]);
+    assert_eq!(stored(&server, "q"), [] as [&str; 0]);
     send(&client).await.unwrap().ok();
-    assert_eq!(stored(&server), ["a"]);
+    assert_eq!(stored(&server, "q"), ["a"]);
     assert_eq!(server.pending_faults(), 0);
 }
 
@@ -88,7 +62,7 @@ async fn a_scripted_error_can_come_after_the_message_was_stored() {
         "com.amazon.coral.service#InternalFailure",
         "InternalFailure;Receiver",
     );
-    assert_eq!(stored(&server), ["a"]);
+    assert_eq!(stored(&server, "q"), ["a"]);
     let request = &server.requests_of(Operation::SendMessage)[0];
     assert_eq!(
         (request.status, request.carried_out, request.faulted),
@@ -223,7 +197,7 @@ async fn a_reset_comes_before_or_after_storing() {
             Some(std::io::ErrorKind::ConnectionReset),
             "{error:?}"
         );
-        assert_eq!(stored(&server), expected);
+        assert_eq!(stored(&server, "q"), expected);
         assert_eq!(server.requests().last().unwrap().status, None);
     }
 }
@@ -242,7 +216,7 @@ async fn silence_lasts_until_the_client_goes_away() {
     assert!(!asking.is_finished());
     asking.abort();
     server.all_connections_closed().await;
-    assert_eq!(stored(&server), ["a"]);
+    assert_eq!(stored(&server, "q"), ["a"]);
 }
 
 #[tokio::test]
@@ -253,7 +227,7 @@ async fn a_truncated_answer_is_of_an_operation_that_was_carried_out() {
         let error = send(&client).await.unwrap_err();
         assert!(error.is_body() || error.is_decode(), "{error:?}");
     }
-    assert_eq!(stored(&server), ["a", "a"]);
+    assert_eq!(stored(&server, "q"), ["a", "a"]);
     let statuses: Vec<Option<u16>> = server
         .requests()
         .iter()
@@ -286,12 +260,31 @@ async fn a_hold_stops_a_request_before_or_after_storing_until_it_is_released() {
             async move { send(&client).await.unwrap() }
         });
         hold.arrived().await;
-        assert_eq!(stored(&server), expected);
+        assert_eq!(stored(&server, "q"), expected);
         assert!(!asking.is_finished());
         hold.release();
         asking.await.unwrap().ok();
     }
-    assert_eq!(stored(&server).len(), 2);
+    assert_eq!(stored(&server, "q").len(), 2);
+}
+
+#[tokio::test]
+async fn what_has_reached_the_service_is_done_though_its_client_went_away() {
+    let (server, client) = standard().await;
+    let hold = server.hold(Operation::SendMessage);
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client).await }
+    });
+    hold.arrived().await;
+    asking.abort();
+    server.all_connections_closed().await;
+    assert_eq!(stored(&server, "q"), [] as [&str; 0]);
+    hold.release();
+    while !server.requests()[0].carried_out {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stored(&server, "q"), ["a"]);
 }
 
 #[tokio::test]
@@ -306,12 +299,12 @@ async fn one_gate_holds_many_requests_and_dropping_it_lets_them_go() {
         })
         .collect();
     hold.arrivals(3).await;
-    assert_eq!(stored(&server), [] as [&str; 0]);
+    assert_eq!(stored(&server, "q"), [] as [&str; 0]);
     drop(hold);
     for asking in asking {
         asking.await.unwrap();
     }
-    assert_eq!(stored(&server).len(), 3);
+    assert_eq!(stored(&server, "q").len(), 3);
 }
 
 #[tokio::test]
@@ -333,7 +326,7 @@ async fn a_delay_comes_before_or_after_storing() {
         {
             tokio::task::yield_now().await;
         }
-        assert_eq!(stored(&server).len(), expected);
+        assert_eq!(stored(&server, "q").len(), expected);
         asking.abort();
         server.all_connections_closed().await;
     }
@@ -417,131 +410,14 @@ async fn received_messages_can_be_damaged_too() {
     client.put("q", "a").await;
     server.fault(
         Operation::ReceiveMessage,
-        Fault::damaged(Damage::BodyDigestWrong).and_damaged(Damage::ReceiptHandleMissing),
+        Fault::damaged(Damage::BodyDigestWrong)
+            .and_damaged(Damage::ReceiptHandleMissing)
+            .and_damaged(Damage::SystemAttributesMissing),
     );
     let message = client.take("q").await.remove(0);
     assert_eq!(message["MD5OfBody"], WRONG);
     assert_eq!(message["ReceiptHandle"], Value::Null);
-}
-
-#[tokio::test]
-async fn one_entry_fails_and_the_others_are_stored() {
-    let (server, client) = standard().await;
-    server.fault(
-        Operation::SendMessageBatch,
-        Fault::entry(
-            EntrySelector::body(|body| body == "b"),
-            EntryFault::failed("InternalError", false),
-        ),
-    );
-    let answer = client
-        .on("q", "SendMessageBatch", batch(&["a", "b", "c"]))
-        .await
-        .ok();
-    assert_eq!(ids(&answer, "Successful"), ["0", "2"]);
-    assert_eq!(ids(&answer, "Failed"), ["1"]);
-    assert_eq!(answer["Failed"][0]["Code"], "InternalError");
-    assert_eq!(answer["Failed"][0]["SenderFault"], false);
-    assert_eq!(stored(&server), ["a", "c"]);
-}
-
-#[tokio::test]
-async fn one_entry_is_missing_from_both_lists_stored_or_not() {
-    let (server, client) = standard().await;
-    for (fault, expected) in [
-        (EntryFault::missing(), vec!["a"]),
-        (EntryFault::missing_after_storing(), vec!["a", "a", "b"]),
-    ] {
-        server.fault(
-            Operation::SendMessageBatch,
-            Fault::entry(EntrySelector::index(1), fault),
-        );
-        let answer = client
-            .on("q", "SendMessageBatch", batch(&["a", "b"]))
-            .await
-            .ok();
-        assert_eq!(ids(&answer, "Successful"), ["0"]);
-        assert_eq!(ids(&answer, "Failed"), [] as [&str; 0]);
-        assert_eq!(stored(&server), expected);
-    }
-}
-
-#[tokio::test]
-async fn an_entry_is_repeated_or_in_both_lists_or_joined_by_a_foreign_one_or_out_of_order() {
-    let (server, client) = standard().await;
-    let play = async |fault: Fault| {
-        server.fault(Operation::SendMessageBatch, fault);
-        let answer = client
-            .on("q", "SendMessageBatch", batch(&["a", "b"]))
-            .await
-            .ok();
-        (ids(&answer, "Successful"), ids(&answer, "Failed"))
-    };
-    let list = |ids: &[&str]| -> Vec<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
-    let first = EntrySelector::index(0);
-    assert_eq!(
-        play(Fault::entry(first.clone(), EntryFault::repeated())).await,
-        (list(&["0", "0", "1"]), list(&[]))
-    );
-    assert_eq!(
-        play(Fault::entry(
-            first,
-            EntryFault::in_both_lists("InternalError", false)
-        ))
-        .await,
-        (list(&["0", "1"]), list(&["0"]))
-    );
-    assert_eq!(
-        play(Fault::foreign_entry("x")).await,
-        (list(&["0", "1", "x"]), list(&[]))
-    );
-    assert_eq!(
-        play(Fault::reversed()).await,
-        (list(&["1", "0"]), list(&[]))
-    );
-    assert_eq!(stored(&server).len(), 8);
-}
-
-#[tokio::test]
-async fn entries_can_be_damaged_one_by_one() {
-    let (server, client) = standard().await;
-    let fault = Fault::entry(
-        EntrySelector::index(0),
-        EntryFault::damaged(Damage::BodyDigestWrong),
-    )
-    .and_entry(
-        EntrySelector::index(1),
-        EntryFault::damaged(Damage::MessageIdMissing),
-    );
-    server.fault(Operation::SendMessageBatch, fault);
-    let answer = client
-        .on("q", "SendMessageBatch", batch(&["a", "a", "a"]))
-        .await
-        .ok();
-    let entries = answer["Successful"].as_array().unwrap();
-    assert_eq!(entries[0]["MD5OfMessageBody"], WRONG);
-    assert_eq!(entries[1]["MD5OfMessageBody"], MD5_OF_A);
-    assert_eq!(entries[1]["MessageId"], Value::Null);
-    assert!(entries[2]["MessageId"].is_string());
-}
-
-#[tokio::test]
-async fn an_entry_of_a_delete_batch_fails_and_its_message_stays() {
-    let (server, client) = standard().await;
-    client.put("q", "a").await;
-    let message = client.take("q").await.remove(0);
-    server.fault(
-        Operation::DeleteMessageBatch,
-        Fault::entry(
-            EntrySelector::all(),
-            EntryFault::failed("InternalError", false),
-        ),
-    );
-    let request = json!({ "Entries": [{ "Id": "x", "ReceiptHandle": message["ReceiptHandle"] }] });
-    let answer = client.on("q", "DeleteMessageBatch", request).await.ok();
-    assert_eq!(ids(&answer, "Failed"), ["x"]);
-    assert_eq!(answer.get("Successful"), None);
-    assert_eq!(stored(&server), ["a"]);
+    assert_eq!(message["Attributes"], Value::Null);
 }
 
 #[tokio::test]

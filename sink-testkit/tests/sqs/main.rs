@@ -6,12 +6,17 @@
 )]
 
 mod batches;
+mod entry_faults;
 mod faults;
 mod fifo;
+mod fifo_groups;
+mod fifo_order;
 mod framing;
+mod long_polls;
 mod queues;
 mod receive;
 mod redrive;
 mod send;
 mod signature;
 mod support;
+mod visibility;

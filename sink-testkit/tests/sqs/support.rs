@@ -261,3 +261,9 @@ pub(crate) fn bodies(messages: &[Value]) -> Vec<&str> {
         .map(|message| message["Body"].as_str().unwrap())
         .collect()
 }
+
+/// The bodies of all that a queue holds.
+pub(crate) fn stored(server: &SqsServer, queue: &str) -> Vec<String> {
+    let messages = server.messages(queue).unwrap();
+    messages.into_iter().map(|message| message.body).collect()
+}

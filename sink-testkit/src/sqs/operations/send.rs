@@ -11,7 +11,7 @@ use crate::sqs::clock::Timestamp;
 use crate::sqs::dedup::{Accepted, DeduplicationKey};
 use crate::sqs::digest;
 use crate::sqs::error::{ErrorCode, ServiceError, invalid_parameter, missing_parameter};
-use crate::sqs::limits::{DELAY, MAX_MESSAGE_BYTES, is_group_or_deduplication_id, is_message_char};
+use crate::sqs::limits::{DELAY, is_group_or_deduplication_id, is_message_char};
 use crate::sqs::message::{StoredMessage, TRACE_HEADER};
 use crate::sqs::message_attributes::{self, AttributeValue, MessageAttributes, WireAttributes};
 use crate::sqs::queue::Queue;
@@ -81,7 +81,8 @@ pub(super) fn send_message_batch(
     let input: Batch = parse_input(members)?;
     let name = call.queue_name(state, input.queue_url.as_deref())?;
     let entries = check_entries(input.entries)?;
-    check_whole(&entries, state.queue(&name, call.now)?)?;
+    let limit = state.limits.batch_bytes;
+    check_whole(&entries, limit, state.queue(&name, call.now)?)?;
     let mut answer = BatchAnswer::new(call.entry_faults);
     for entry in entries {
         let id = entry.id.clone();
@@ -95,15 +96,15 @@ pub(super) fn send_message_batch(
 }
 
 /// What fails a batch as a whole, before anything of it is stored.
-fn check_whole(entries: &[WireMessage], queue: &Queue) -> Result<(), ServiceError> {
+fn check_whole(entries: &[WireMessage], limit: usize, queue: &Queue) -> Result<(), ServiceError> {
     if entries.iter().any(|entry| entry.body().is_none()) {
         return Err(missing_parameter("MessageBody"));
     }
     let total: usize = entries.iter().map(WireMessage::size).sum();
-    if total > MAX_MESSAGE_BYTES {
+    if total > limit {
         return Err(ServiceError::new(
             ErrorCode::BatchRequestTooLong,
-            format!("a batch is at most {MAX_MESSAGE_BYTES} bytes long, not {total}"),
+            format!("a batch is at most {limit} bytes long, not {total}"),
         ));
     }
     if let Some(fifo) = &queue.attributes.fifo {
