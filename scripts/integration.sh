@@ -41,7 +41,7 @@ scripts/boto3.sh
 echo "== dispatcher against emulators, $(grep -c . "$hooks") hooks of $hooks"
 cargo build --release --quiet --package dispatcher
 dispatcher=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')/release/dispatcher
-.venv/bin/pip install --quiet --requirement scripts/requirements.txt
+.venv/bin/pip install --quiet --disable-pip-version-check --requirement scripts/integration/requirements.txt
 npm install --silent --no-audit --no-fund --prefix "$work" fauxqs@1.9.2
 
 run_emulator() { # NAME PORT
