@@ -1,0 +1,615 @@
+//! Each fault, played.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::HeaderValue;
+use serde_json::{Value, json};
+use sink_testkit::sqs::{
+    Answer, Damage, EntryFault, EntrySelector, ErrorCode, Fault, FaultRule, Hold, Operation,
+    Spelling, SqsServer,
+};
+
+use crate::support::{Client, standard};
+
+const MD5_OF_A: &str = "0cc175b9c0f1b6a831c399e269772661";
+const WRONG: &str = "00000000000000000000000000000000";
+
+fn stored(server: &SqsServer) -> Vec<String> {
+    let messages = server.messages("q").unwrap();
+    messages.into_iter().map(|message| message.body).collect()
+}
+
+async fn send(client: &Client) -> Result<crate::support::Reply, reqwest::Error> {
+    client
+        .try_call(
+            "SendMessage",
+            json!({ "QueueUrl": "q", "MessageBody": "a" }),
+        )
+        .await
+}
+
+/// A batch of the texts, with their places as ids.
+fn batch(texts: &[&str]) -> Value {
+    let entries: Vec<Value> = texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| json!({ "Id": index.to_string(), "MessageBody": text }))
+        .collect();
+    json!({ "Entries": entries })
+}
+
+fn ids(answer: &Value, list: &str) -> Vec<String> {
+    let entries = answer[list].as_array().cloned().unwrap_or_default();
+    entries
+        .iter()
+        .map(|entry| entry["Id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// The kind of the I/O error at the bottom of a failed request.
+fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
+    let mut source = error.source();
+    while let Some(inner) = source {
+        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
+            return Some(io.kind());
+        }
+        source = inner.source();
+    }
+    None
+}
+
+#[tokio::test]
+async fn a_scripted_error_replaces_the_answer_once_and_nothing_is_stored() {
+    let (server, client) = standard().await;
+    server.fault(
+        Operation::SendMessage,
+        Fault::answer(Answer::error(ErrorCode::KmsThrottled)),
+    );
+    send(&client).await.unwrap().assert_error(
+        400,
+        "com.amazonaws.sqs#KmsThrottled",
+        "KMS.ThrottlingException;Sender",
+    );
+    assert_eq!(stored(&server), [] as [&str; 0]);
+    send(&client).await.unwrap().ok();
+    assert_eq!(stored(&server), ["a"]);
+    assert_eq!(server.pending_faults(), 0);
+}
+
+#[tokio::test]
+async fn a_scripted_error_can_come_after_the_message_was_stored() {
+    let (server, client) = standard().await;
+    let fault = Fault::answer(Answer::error(ErrorCode::InternalFailure)).after_storing();
+    server.fault(Operation::SendMessage, fault);
+    send(&client).await.unwrap().assert_error(
+        500,
+        "com.amazon.coral.service#InternalFailure",
+        "InternalFailure;Receiver",
+    );
+    assert_eq!(stored(&server), ["a"]);
+    let request = &server.requests_of(Operation::SendMessage)[0];
+    assert_eq!(
+        (request.status, request.carried_out, request.faulted),
+        (Some(500), true, true)
+    );
+}
+
+#[tokio::test]
+async fn one_error_has_four_spellings() {
+    let (server, client) = standard().await;
+    let code = ErrorCode::QueueDoesNotExist;
+    for (spelling, type_name, error_type, query_error) in [
+        (
+            Spelling::Aws,
+            "com.amazonaws.sqs#QueueDoesNotExist",
+            "",
+            "AWS.SimpleQueueService.NonExistentQueue;Sender",
+        ),
+        (
+            Spelling::Legacy,
+            "AWS.SimpleQueueService.NonExistentQueue",
+            "",
+            "",
+        ),
+        (
+            Spelling::Moto,
+            "com.amazonaws.sqs#QueueDoesNotExist",
+            "QueueDoesNotExist",
+            "AWS.SimpleQueueService.NonExistentQueue;Sender",
+        ),
+        (
+            Spelling::ErrorTypeHeader,
+            "",
+            "com.amazonaws.sqs#QueueDoesNotExist:http://internal.amazon.com/coral/",
+            "",
+        ),
+    ] {
+        server.fault(
+            Operation::SendMessage,
+            Fault::answer(Answer::error_spelled(code, spelling)),
+        );
+        let reply = send(&client).await.unwrap();
+        assert_eq!(reply.status, 400);
+        assert_eq!(reply.error().1, type_name);
+        assert_eq!(reply.header("x-amzn-errortype"), error_type);
+        assert_eq!(reply.header("x-amzn-query-error"), query_error);
+    }
+}
+
+#[tokio::test]
+async fn throttles_come_with_any_status_and_say_sender() {
+    let (server, client) = standard().await;
+    for (status, type_name, query_error) in [
+        (
+            400,
+            "com.amazon.coral.availability#ThrottlingException",
+            "ThrottlingException;Sender",
+        ),
+        (
+            403,
+            "com.amazonaws.sqs#RequestThrottled",
+            "RequestThrottled;Sender",
+        ),
+        (
+            429,
+            "com.amazon.coral.availability#ThrottlingException",
+            "ThrottlingException;Sender",
+        ),
+        (
+            503,
+            "com.amazon.coral.availability#ThrottlingException",
+            "ThrottlingException;Sender",
+        ),
+    ] {
+        let answer = Answer::throttled(StatusCode::from_u16(status).unwrap())
+            .with_retry_after(Duration::from_secs(7));
+        server.fault(Operation::SendMessage, Fault::answer(answer));
+        let reply = send(&client).await.unwrap();
+        reply.assert_error(status, type_name, query_error);
+        assert_eq!(reply.header("retry-after"), "7");
+    }
+}
+
+#[tokio::test]
+async fn answers_need_not_be_the_services() {
+    let (server, client) = standard().await;
+    let play = async |answer: Answer| {
+        server.fault(Operation::SendMessage, Fault::answer(answer));
+        send(&client).await.unwrap()
+    };
+    let page = play(Answer::html(StatusCode::BAD_GATEWAY)).await;
+    assert_eq!(
+        (page.status, page.header("content-type")),
+        (502, "text/html")
+    );
+    assert!(page.body.starts_with(b"<html>"));
+    assert_eq!(page.header("x-amzn-requestid"), "");
+    let empty = play(Answer::new(StatusCode::SERVICE_UNAVAILABLE)).await;
+    assert_eq!((empty.status, empty.body.len()), (503, 0));
+    let elsewhere = play(Answer::redirect(HeaderValue::from_static(
+        "http://192.0.2.1/",
+    )))
+    .await;
+    assert_eq!(
+        (elsewhere.status, elsewhere.header("location")),
+        (307, "http://192.0.2.1/")
+    );
+    let odd = play(Answer::error_named(
+        "SlowDown",
+        StatusCode::TOO_MANY_REQUESTS,
+    ))
+    .await;
+    assert_eq!((odd.status, odd.error().1), (429, "SlowDown".to_owned()));
+    let text = play(Answer::new(StatusCode::OK).with_body("not json")).await;
+    assert_eq!(
+        (text.status, text.body.as_slice()),
+        (200, b"not json".as_slice())
+    );
+}
+
+#[tokio::test]
+async fn a_reset_comes_before_or_after_storing() {
+    let (server, client) = standard().await;
+    for (fault, expected) in [
+        (Fault::reset(), vec![]),
+        (Fault::reset().after_storing(), vec!["a".to_owned()]),
+    ] {
+        server.fault(Operation::SendMessage, fault);
+        let error = send(&client).await.unwrap_err();
+        assert_eq!(
+            io_kind(&error),
+            Some(std::io::ErrorKind::ConnectionReset),
+            "{error:?}"
+        );
+        assert_eq!(stored(&server), expected);
+        assert_eq!(server.requests().last().unwrap().status, None);
+    }
+}
+
+#[tokio::test]
+async fn silence_lasts_until_the_client_goes_away() {
+    let (server, client) = standard().await;
+    server.fault(Operation::SendMessage, Fault::silence().after_storing());
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client).await }
+    });
+    while !server.requests().iter().any(|request| request.carried_out) {
+        tokio::task::yield_now().await;
+    }
+    assert!(!asking.is_finished());
+    asking.abort();
+    server.all_connections_closed().await;
+    assert_eq!(stored(&server), ["a"]);
+}
+
+#[tokio::test]
+async fn a_truncated_answer_is_of_an_operation_that_was_carried_out() {
+    let (server, client) = standard().await;
+    for fault in [Fault::truncated(), Fault::truncated_chunks()] {
+        server.fault(Operation::SendMessage, fault);
+        let error = send(&client).await.unwrap_err();
+        assert!(error.is_body() || error.is_decode(), "{error:?}");
+    }
+    assert_eq!(stored(&server), ["a", "a"]);
+    let statuses: Vec<Option<u16>> = server
+        .requests()
+        .iter()
+        .map(|request| request.status)
+        .collect();
+    assert_eq!(statuses, [Some(200), Some(200)]);
+}
+
+#[tokio::test]
+async fn a_huge_answer_is_a_good_one() {
+    let (server, client) = standard().await;
+    server.fault(Operation::SendMessage, Fault::padded(2 * 1_048_576));
+    let reply = send(&client).await.unwrap();
+    assert!(reply.body.len() > 2 * 1_048_576);
+    assert_eq!(reply.ok()["MD5OfMessageBody"], MD5_OF_A);
+}
+
+#[tokio::test]
+async fn a_hold_stops_a_request_before_or_after_storing_until_it_is_released() {
+    let (server, client) = standard().await;
+    for (hold, expected) in [
+        (server.hold(Operation::SendMessage), vec![]),
+        (
+            server.hold_answer(Operation::SendMessage),
+            vec!["a".to_owned(), "a".to_owned()],
+        ),
+    ] {
+        let asking = tokio::spawn({
+            let client = client.clone();
+            async move { send(&client).await.unwrap() }
+        });
+        hold.arrived().await;
+        assert_eq!(stored(&server), expected);
+        assert!(!asking.is_finished());
+        hold.release();
+        asking.await.unwrap().ok();
+    }
+    assert_eq!(stored(&server).len(), 2);
+}
+
+#[tokio::test]
+async fn one_gate_holds_many_requests_and_dropping_it_lets_them_go() {
+    let (server, client) = standard().await;
+    let hold = Hold::new();
+    server.add_fault(FaultRule::on_any(Fault::hold_before_storing(&hold)).always());
+    let asking: Vec<_> = (0..3)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { send(&client).await.unwrap().ok() })
+        })
+        .collect();
+    hold.arrivals(3).await;
+    assert_eq!(stored(&server), [] as [&str; 0]);
+    drop(hold);
+    for asking in asking {
+        asking.await.unwrap();
+    }
+    assert_eq!(stored(&server).len(), 3);
+}
+
+#[tokio::test]
+async fn a_delay_comes_before_or_after_storing() {
+    let (server, client) = standard().await;
+    let long = Duration::from_secs(3_600);
+    for (fault, expected) in [
+        (Fault::delay_before_storing(long), 0),
+        (Fault::delay_after_storing(long), 1),
+    ] {
+        server.fault(Operation::SendMessage, fault);
+        let arrived = server.requests().len() + 1;
+        let asking = tokio::spawn({
+            let client = client.clone();
+            async move { send(&client).await }
+        });
+        while server.requests().len() < arrived
+            || (expected == 1 && !server.requests().last().unwrap().carried_out)
+        {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(stored(&server).len(), expected);
+        asking.abort();
+        server.all_connections_closed().await;
+    }
+    server.fault(
+        Operation::SendMessage,
+        Fault::delay_before_storing(Duration::from_millis(1)),
+    );
+    send(&client).await.unwrap().ok();
+}
+
+#[tokio::test]
+async fn a_connection_is_closed_without_notice_right_after_an_answer() {
+    let (server, client) = standard().await;
+    send(&client).await.unwrap().ok();
+    server.fault(Operation::SendMessage, Fault::close_after_answer());
+    let reply = send(&client).await.unwrap();
+    assert_eq!(reply.ok()["MD5OfMessageBody"], MD5_OF_A);
+    assert_eq!(reply.header("connection"), "");
+    server.all_connections_closed().await;
+    send(&client).await.unwrap().ok();
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed_after_their_time() {
+    let (server, client) = standard().await;
+    send(&client).await.unwrap().ok();
+    assert_eq!(server.open_connections(), 1);
+    server.close_idle_after(Some(Duration::from_millis(5)));
+    server.all_connections_closed().await;
+    server.close_idle_after(None);
+    send(&client).await.unwrap().ok();
+    let connections: Vec<u64> = server
+        .requests()
+        .iter()
+        .map(|request| request.connection)
+        .collect();
+    assert_eq!(connections, [1, 2]);
+}
+
+#[tokio::test]
+async fn digests_and_ids_can_be_wrong_missing_or_joined_by_members_nobody_knows() {
+    let (server, client) = standard().await;
+    let request = json!({
+        "QueueUrl": "q",
+        "MessageBody": "a",
+        "MessageAttributes": { "n": { "DataType": "String", "StringValue": "v" } },
+    });
+    let play = async |damage: Damage| {
+        server.fault(Operation::SendMessage, Fault::damaged(damage));
+        client.call("SendMessage", request.clone()).await.ok()
+    };
+    assert_eq!(
+        play(Damage::BodyDigestWrong).await["MD5OfMessageBody"],
+        WRONG
+    );
+    assert_eq!(
+        play(Damage::BodyDigestMissing).await["MD5OfMessageBody"],
+        Value::Null
+    );
+    assert_eq!(
+        play(Damage::AttributeDigestWrong).await["MD5OfMessageAttributes"],
+        WRONG
+    );
+    assert_eq!(
+        play(Damage::AttributeDigestMissing).await["MD5OfMessageAttributes"],
+        Value::Null
+    );
+    assert_eq!(
+        play(Damage::MessageIdMissing).await["MessageId"],
+        Value::Null
+    );
+    let unknown = play(Damage::UnknownMembers).await;
+    assert_eq!(unknown["NewMember"], json!({ "Inner": [1, null, "x"] }));
+    assert_eq!(unknown["MD5OfMessageBody"], MD5_OF_A);
+}
+
+#[tokio::test]
+async fn received_messages_can_be_damaged_too() {
+    let (server, client) = standard().await;
+    client.put("q", "a").await;
+    server.fault(
+        Operation::ReceiveMessage,
+        Fault::damaged(Damage::BodyDigestWrong).and_damaged(Damage::ReceiptHandleMissing),
+    );
+    let message = client.take("q").await.remove(0);
+    assert_eq!(message["MD5OfBody"], WRONG);
+    assert_eq!(message["ReceiptHandle"], Value::Null);
+}
+
+#[tokio::test]
+async fn one_entry_fails_and_the_others_are_stored() {
+    let (server, client) = standard().await;
+    server.fault(
+        Operation::SendMessageBatch,
+        Fault::entry(
+            EntrySelector::body(|body| body == "b"),
+            EntryFault::failed("InternalError", false),
+        ),
+    );
+    let answer = client
+        .on("q", "SendMessageBatch", batch(&["a", "b", "c"]))
+        .await
+        .ok();
+    assert_eq!(ids(&answer, "Successful"), ["0", "2"]);
+    assert_eq!(ids(&answer, "Failed"), ["1"]);
+    assert_eq!(answer["Failed"][0]["Code"], "InternalError");
+    assert_eq!(answer["Failed"][0]["SenderFault"], false);
+    assert_eq!(stored(&server), ["a", "c"]);
+}
+
+#[tokio::test]
+async fn one_entry_is_missing_from_both_lists_stored_or_not() {
+    let (server, client) = standard().await;
+    for (fault, expected) in [
+        (EntryFault::missing(), vec!["a"]),
+        (EntryFault::missing_after_storing(), vec!["a", "a", "b"]),
+    ] {
+        server.fault(
+            Operation::SendMessageBatch,
+            Fault::entry(EntrySelector::index(1), fault),
+        );
+        let answer = client
+            .on("q", "SendMessageBatch", batch(&["a", "b"]))
+            .await
+            .ok();
+        assert_eq!(ids(&answer, "Successful"), ["0"]);
+        assert_eq!(ids(&answer, "Failed"), [] as [&str; 0]);
+        assert_eq!(stored(&server), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_entry_is_repeated_or_in_both_lists_or_joined_by_a_foreign_one_or_out_of_order() {
+    let (server, client) = standard().await;
+    let play = async |fault: Fault| {
+        server.fault(Operation::SendMessageBatch, fault);
+        let answer = client
+            .on("q", "SendMessageBatch", batch(&["a", "b"]))
+            .await
+            .ok();
+        (ids(&answer, "Successful"), ids(&answer, "Failed"))
+    };
+    let list = |ids: &[&str]| -> Vec<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
+    let first = EntrySelector::index(0);
+    assert_eq!(
+        play(Fault::entry(first.clone(), EntryFault::repeated())).await,
+        (list(&["0", "0", "1"]), list(&[]))
+    );
+    assert_eq!(
+        play(Fault::entry(
+            first,
+            EntryFault::in_both_lists("InternalError", false)
+        ))
+        .await,
+        (list(&["0", "1"]), list(&["0"]))
+    );
+    assert_eq!(
+        play(Fault::foreign_entry("x")).await,
+        (list(&["0", "1", "x"]), list(&[]))
+    );
+    assert_eq!(
+        play(Fault::reversed()).await,
+        (list(&["1", "0"]), list(&[]))
+    );
+    assert_eq!(stored(&server).len(), 8);
+}
+
+#[tokio::test]
+async fn entries_can_be_damaged_one_by_one() {
+    let (server, client) = standard().await;
+    let fault = Fault::entry(
+        EntrySelector::index(0),
+        EntryFault::damaged(Damage::BodyDigestWrong),
+    )
+    .and_entry(
+        EntrySelector::index(1),
+        EntryFault::damaged(Damage::MessageIdMissing),
+    );
+    server.fault(Operation::SendMessageBatch, fault);
+    let answer = client
+        .on("q", "SendMessageBatch", batch(&["a", "a", "a"]))
+        .await
+        .ok();
+    let entries = answer["Successful"].as_array().unwrap();
+    assert_eq!(entries[0]["MD5OfMessageBody"], WRONG);
+    assert_eq!(entries[1]["MD5OfMessageBody"], MD5_OF_A);
+    assert_eq!(entries[1]["MessageId"], Value::Null);
+    assert!(entries[2]["MessageId"].is_string());
+}
+
+#[tokio::test]
+async fn an_entry_of_a_delete_batch_fails_and_its_message_stays() {
+    let (server, client) = standard().await;
+    client.put("q", "a").await;
+    let message = client.take("q").await.remove(0);
+    server.fault(
+        Operation::DeleteMessageBatch,
+        Fault::entry(
+            EntrySelector::all(),
+            EntryFault::failed("InternalError", false),
+        ),
+    );
+    let request = json!({ "Entries": [{ "Id": "x", "ReceiptHandle": message["ReceiptHandle"] }] });
+    let answer = client.on("q", "DeleteMessageBatch", request).await.ok();
+    assert_eq!(ids(&answer, "Failed"), ["x"]);
+    assert_eq!(answer.get("Successful"), None);
+    assert_eq!(stored(&server), ["a"]);
+}
+
+#[tokio::test]
+async fn a_rule_can_play_later_several_times_or_always_until_it_is_cleared() {
+    let (server, client) = standard().await;
+    let fault = || Fault::answer(Answer::new(StatusCode::SERVICE_UNAVAILABLE));
+    let statuses = async |count: usize| {
+        let mut statuses = Vec::new();
+        for _ in 0..count {
+            statuses.push(send(&client).await.unwrap().status);
+        }
+        statuses
+    };
+    server.add_fault(
+        FaultRule::on(Operation::SendMessage, fault())
+            .after(1)
+            .times(2),
+    );
+    assert_eq!(statuses(4).await, [200, 503, 503, 200]);
+    server.add_fault(FaultRule::on_any(fault()).always());
+    assert_eq!(statuses(3).await, [503, 503, 503]);
+    server.clear_faults();
+    assert_eq!(statuses(1).await, [200]);
+}
+
+#[tokio::test]
+async fn requests_are_recorded_with_all_that_is_known_of_them() {
+    let (server, client) = standard().await;
+    send(&client).await.unwrap().ok();
+    client
+        .on("none", "ReceiveMessage", json!({}))
+        .await
+        .assert_no_queue();
+    let requests = server.requests();
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|request| {
+            (
+                request.operation,
+                request.status,
+                request.carried_out,
+                request.connection,
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (Some(Operation::SendMessage), Some(200), true, 1),
+            (Some(Operation::ReceiveMessage), Some(400), false, 1),
+        ]
+    );
+    let first = &requests[0];
+    assert_eq!(first.line, "POST /");
+    assert_eq!(first.json()["MessageBody"], "a");
+    assert_eq!(first.header("x-amz-target"), Some("AmazonSQS.SendMessage"));
+    assert_eq!(server.requests_of(Operation::ReceiveMessage).len(), 1);
+    server.clear_requests();
+    assert_eq!(server.requests().len(), 0);
+    assert_eq!(server.dropped_requests(), 0);
+}
+
+#[tokio::test]
+async fn shutting_down_closes_connections_and_the_port() {
+    let (server, client) = standard().await;
+    send(&client).await.unwrap().ok();
+    let address = server.address();
+    server.shutdown().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert!(send(&client).await.is_err());
+}
