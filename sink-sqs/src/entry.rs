@@ -50,7 +50,9 @@ impl<'a> Entry<'a> {
             return Err(too_large(size, max));
         }
         check_characters("the body", &body)?;
-        for (name, value) in &attributes {
+        // The last first: the idempotency key is made of the dedupe key behind it,
+        // which is the one to name.
+        for (name, value) in attributes.iter().rev() {
             check_characters(name, value)?;
         }
         let is_fifo = config.queue().is_fifo();
@@ -297,8 +299,7 @@ mod tests {
             let envelope = envelope().with_dedupe_key(key);
             let error = check(&config(STANDARD), &envelope, &direct()).unwrap_err();
             assert_eq!(error.code(), "InvalidCharacters");
-            // The key is part of the idempotency key, which comes first.
-            assert!(error.text().contains("ankusa_idempotency_key"), "{error}");
+            assert!(error.text().contains("ankusa_dedupe_key"), "{error}");
             assert!(error.text().contains(code_point), "{error}");
             assert!(!error.to_string().contains("canary"));
         }

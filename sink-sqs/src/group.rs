@@ -261,4 +261,13 @@ mod tests {
         assert_eq!(check_id(&"i".repeat(128)), Ok(()));
         assert_eq!(check_id(&"i".repeat(129)), Err(Fault::Long(129)));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_template_or_a_problem(text in "[{}a_d-nt ]{0,30}|.{0,20}") {
+            if let Ok(template) = Template::parse(&text) {
+                template.expand(&envelope(None));
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use dispatch_api::{ErrorClass, RETRY_AFTER_CEILING};
+use proptest::prelude::*;
 use std::borrow::Cow;
 use std::time::UNIX_EPOCH;
 
@@ -303,4 +304,34 @@ fn the_request_id_is_kept_where_it_can_be_one() {
     assert_eq!(with_id("r-1").request_id(), Some("r-1"));
     assert_eq!(with_id(&"r".repeat(129)).request_id(), None);
     assert_eq!(with_id("two words").request_id(), None);
+}
+
+proptest! {
+    #[test]
+    fn any_answer_gives_an_answer_and_ok_only_with_the_digest(
+        status in 200_u16..600,
+        names in proptest::collection::vec(
+            prop::sample::select(vec![
+                "x-amzn-errortype", "x-amzn-query-error", "x-amzn-requestid", "retry-after", "date",
+            ]),
+            0..4,
+        ),
+        value in "[ -~]{0,40}",
+        body in prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..60),
+            "\\{\"(__type|code|message|MD5OfMessageBody)\":\"[ -~]{0,40}\"\\}".prop_map(String::into_bytes),
+        ],
+    ) {
+        let headers = names
+            .into_iter()
+            .map(|name| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
+        let answer = Answer { status, headers, body };
+        let error = judge(&answer).unwrap_err();
+        prop_assert_eq!(error.status(), Some(status));
+        prop_assert!(error.text().len() < 1_000);
+        if let ErrorClass::RetryAfter(pause) = error.class() {
+            prop_assert!(pause <= RETRY_AFTER_CEILING);
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod signing;
 mod transport;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use dispatch_api::{HostServices, Outcome, Problems, SinkError};
@@ -22,6 +23,7 @@ pub(crate) struct Client {
     transport: Arc<Transport>,
     endpoint: Url,
     region: String,
+    timeout: Duration,
     credentials: Arc<dyn ProvideCredentials>,
     services: HostServices,
 }
@@ -45,6 +47,7 @@ impl Client {
             transport: Transport::shared(config, services)?,
             endpoint: config.endpoint_url().clone(),
             region: config.region().to_owned(),
+            timeout: config.timeout(),
             credentials: Arc::new(OptionsThenEnvironment::new(options, services)),
             services: services.clone(),
         })
@@ -161,16 +164,18 @@ impl Client {
     }
 
     fn timed_out(&self, sending: &Sending) -> SinkError {
-        let phase = match sending.began() {
-            false => "no connection",
-            true => "no complete answer",
+        let missing = match sending.began() {
+            false => "connection to",
+            true => "complete answer from",
         };
         SinkError::transient(
             outcome(sending),
             "Timeout",
             format!(
-                "{phase} within the time that timeout_ms and the delivery's deadline leave, at {}",
-                self.shown_endpoint()
+                "no {missing} {} in time: timeout_ms is {}, and the delivery's deadline can be \
+                 sooner",
+                self.shown_endpoint(),
+                self.timeout.as_millis()
             ),
         )
     }
