@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the caller may do next.
@@ -84,11 +85,14 @@ impl fmt::Display for Outcome {
 /// the cause. `Display` prints class, code and text, never the source; use
 /// [`ErrorChain`] where a log should show everything.
 ///
-/// The text never holds a payload, a header value or a credential.
+/// The text never holds a payload, a header value or a credential. Clones share the
+/// source, so that every message of a failed batch can have the same error.
+#[derive(Clone)]
 pub struct SinkError {
     inner: Box<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     class: ErrorClass,
     outcome: Outcome,
@@ -96,7 +100,7 @@ struct Inner {
     text: Cow<'static, str>,
     status: Option<u16>,
     request_id: Option<Box<str>>,
-    source: Option<Box<dyn Error + Send + Sync>>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl SinkError {
@@ -154,7 +158,7 @@ impl SinkError {
     /// Adds the cause, found again by [`Error::source`].
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.inner.source = Some(source.into());
+        self.inner.source = Some(Arc::from(source.into()));
         self
     }
 

@@ -1,15 +1,18 @@
 //! From a complete answer to a receipt or an error. Asks nobody.
 
-use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
-use dispatch_api::{Draw, Outcome, Receipt, SinkError, throttle_after};
+use dispatch_api::{
+    HostServices, Outcome, Receipt, Reconciliation, SinkError, push_json_string, throttle_after,
+};
 use http::{HeaderMap, header};
 
 use crate::classify::{Kind, UNKNOWN_CODE, Verdict, classify, is_throttle_status, normalise};
 use crate::credentials::Credentials;
-use crate::entry::Entry;
-use crate::protocol::{ErrorDocument, SendMessageReply};
+use crate::prepared::Prepared;
+use crate::protocol::{
+    ErrorDocument, FailedEntry, SendMessageBatchReply, SendMessageReply, position,
+};
 use crate::retry_after;
 
 /// A complete answer, of the service or of something else.
@@ -24,10 +27,8 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) queue_url: &'a str,
-    pub(crate) attempt: NonZeroU32,
-    pub(crate) now: SystemTime,
-    pub(crate) draw: Draw,
     pub(crate) credentials: &'a Credentials,
+    pub(crate) services: &'a HostServices,
 }
 
 /// The answer to the sending of one message.
@@ -37,34 +38,102 @@ pub(crate) struct Asked<'a> {
 /// Everything but a 200 that shows the digest of the body that was sent.
 pub(crate) fn sent(
     answer: &Answer,
-    entry: &Entry<'_>,
+    message: &Prepared,
     asked: &Asked<'_>,
 ) -> Result<Receipt, SinkError> {
     let result = match answer.status {
-        200 => confirmed(answer, entry),
-        201..=299 => Err(unexpected("another status than 200 on success")),
-        _ => Err(refused(answer, entry, asked)),
+        200 => SendMessageReply::parse(&answer.body)
+            .map_err(|_| not_json())
+            .and_then(|reply| confirmed(answer, message, reply)),
+        _ => Err(failed(answer, message, asked)),
     };
-    result.map_err(|error| {
-        let error = error.with_status(answer.status);
-        match request_id(&answer.headers) {
-            Some(id) => error.with_request_id(id),
-            None => error,
-        }
-    })
+    result.map_err(|error| with_identity(error, answer))
 }
 
-fn confirmed(answer: &Answer, entry: &Entry<'_>) -> Result<Receipt, SinkError> {
-    let reply = SendMessageReply::parse(&answer.body)
-        .map_err(|_| unexpected("a 200 whose body is not the service's JSON"))?;
+/// The answers to the messages of one request, each its own.
+///
+/// What the answer says of a message counts if it is said once; a message of which it
+/// says nothing, or more than one thing, has an unknown outcome.
+pub(crate) fn batch_sent(
+    answer: &Answer,
+    messages: &[Prepared],
+    asked: &Asked<'_>,
+) -> Vec<Result<Receipt, SinkError>> {
+    let reply = match answer.status {
+        200 => SendMessageBatchReply::parse(&answer.body).map_err(|_| ()),
+        _ => Err(()),
+    };
+    let Ok(reply) = reply else {
+        let fail = |message| match answer.status {
+            200 => not_json(),
+            _ => failed(answer, message, asked),
+        };
+        return messages
+            .iter()
+            .map(|message| Err(with_identity(fail(message), answer)))
+            .collect();
+    };
+    let mut answers = Reconciliation::new(messages.len());
+    for entry in reply.successful {
+        let index = position(&entry.id);
+        let result = match index.and_then(|index| messages.get(index)) {
+            Some(message) => confirmed(answer, message, entry.reply),
+            None => Ok(Receipt::new()),
+        };
+        answers.note(index, result.map_err(|error| with_identity(error, answer)));
+    }
+    for entry in reply.failed {
+        let index = position(&entry.id);
+        let error = match index.and_then(|index| messages.get(index)) {
+            Some(message) => entry_failed(&entry, message, answer, asked),
+            None => not_json(),
+        };
+        answers.note(index, Err(with_identity(error, answer)));
+    }
+    if answers.foreign() > 0 {
+        tracing::warn!(
+            foreign = answers.foreign(),
+            request_id = request_id(&answer.headers),
+            "the answer to a batch names entries that were not in it"
+        );
+    }
+    answers.finish()
+}
+
+/// Whether a whole request was refused for its size.
+pub(crate) fn is_too_long(answer: &Answer) -> bool {
+    answer.status == 413
+        || (answer.status != 200
+            && spellings(answer, &ErrorDocument::parse(&answer.body))
+                .iter()
+                .any(|spelling| normalise(spelling) == "BatchRequestTooLong"))
+}
+
+fn with_identity(error: SinkError, answer: &Answer) -> SinkError {
+    let error = error.with_status(answer.status);
+    match request_id(&answer.headers) {
+        Some(id) => error.with_request_id(id),
+        None => error,
+    }
+}
+
+fn not_json() -> SinkError {
+    unexpected("a 200 whose body is not the service's JSON")
+}
+
+fn confirmed(
+    answer: &Answer,
+    message: &Prepared,
+    reply: SendMessageReply,
+) -> Result<Receipt, SinkError> {
     let body_md5 = reply
         .body_md5
         .ok_or_else(|| unexpected("a 200 without the digest of the body"))?;
-    if !body_md5.eq_ignore_ascii_case(&entry.body_md5()) {
+    if !body_md5.eq_ignore_ascii_case(&message.body_md5) {
         return Err(mismatch("body"));
     }
-    match (entry.attributes_md5(), reply.attributes_md5) {
-        (Some(sent), Some(stored)) if !stored.eq_ignore_ascii_case(&sent) => {
+    match (&message.attributes_md5, reply.attributes_md5) {
+        (Some(sent), Some(stored)) if !stored.eq_ignore_ascii_case(sent) => {
             return Err(mismatch("attributes"));
         }
         // The service always answers one; some emulators do not.
@@ -100,11 +169,19 @@ fn mismatch(what: &str) -> SinkError {
     )
 }
 
-fn refused(answer: &Answer, entry: &Entry<'_>, asked: &Asked<'_>) -> SinkError {
-    let document = ErrorDocument::parse(&answer.body);
+/// What a whole request that did not succeed means for one of its messages.
+fn failed(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError {
+    match answer.status {
+        200..=299 => unexpected("another status than 200 on success"),
+        _ => refused(answer, message, asked),
+    }
+}
+
+/// The names of an error, the most trusted first.
+fn spellings<'a>(answer: &'a Answer, document: &'a ErrorDocument) -> Vec<&'a str> {
     let text_of = |name: &str| answer.headers.get(name)?.to_str().ok();
     let legacy = text_of("x-amzn-query-error").and_then(|value| Some(value.split_once(';')?.0));
-    let spellings: Vec<&str> = [
+    [
         text_of("x-amzn-errortype"),
         document.code.as_deref(),
         document.kind.as_deref(),
@@ -113,41 +190,94 @@ fn refused(answer: &Answer, entry: &Entry<'_>, asked: &Asked<'_>) -> SinkError {
     .into_iter()
     .flatten()
     .filter(|spelling| !normalise(spelling).is_empty())
-    .collect();
+    .collect()
+}
+
+fn refused(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError {
+    let document = ErrorDocument::parse(&answer.body);
+    let spellings = spellings(answer, &document);
     let Some(first) = spellings.first() else {
-        return foreign(answer, asked);
+        return foreign(answer, message, asked);
     };
     // The first name that the table knows decides: some imitations put no more than
     // `Sender` where the service puts the code.
     let verdict = classify(spellings.iter().copied(), answer.status);
+    let text = explained(
+        verdict,
+        first,
+        document.message.as_deref(),
+        answer,
+        message,
+        asked,
+    );
+    let outcome = match answer.status {
+        400..=499 => Outcome::NotStored,
+        _ => Outcome::Unknown,
+    };
+    error(verdict, outcome, text, answer, message, asked)
+}
+
+/// What the service says of one message of a batch that it did not store.
+fn entry_failed(
+    entry: &FailedEntry,
+    message: &Prepared,
+    answer: &Answer,
+    asked: &Asked<'_>,
+) -> SinkError {
+    let verdict = classify([entry.code.as_str()], answer.status);
+    let mut text = explained(
+        verdict,
+        &entry.code,
+        entry.message.as_deref(),
+        answer,
+        message,
+        asked,
+    );
+    // Told, and never what decides: throttles count as the sender's fault.
+    text.push_str(match entry.sender_fault {
+        true => " (SenderFault true)",
+        false => " (SenderFault false)",
+    });
+    let outcome = match verdict.kind {
+        Kind::Transient => Outcome::Unknown,
+        Kind::Permanent | Kind::Config | Kind::Throttled => Outcome::NotStored,
+    };
+    error(verdict, outcome, text, answer, message, asked)
+}
+
+/// The text of an error: what it means, what to do, and the service's own words.
+fn explained(
+    verdict: Verdict,
+    spelling: &str,
+    said: Option<&str>,
+    answer: &Answer,
+    message: &Prepared,
+    asked: &Asked<'_>,
+) -> String {
     let mut text = verdict.hint.to_owned();
     match verdict.code {
-        UNKNOWN_CODE => text = format!("{text} (`{}`)", printable(normalise(first), 64)),
+        UNKNOWN_CODE => text = format!("{text} (`{}`)", printable(normalise(spelling), 64)),
         "QueueDoesNotExist" | "AccessDenied" | "InvalidAddress" => {
             text = format!("{text} (queue {})", asked.queue_url);
         }
         "InvalidSignature" | "RequestExpired" | "RequestTimeTooSkewed" => {
-            if let Some(skew) = clock_skew(&answer.headers, asked.now) {
+            if let Some(skew) = clock_skew(&answer.headers, asked.services.now()) {
                 text = format!("{text} ({skew})");
             }
         }
         _ => {}
     }
-    if let Some(message) = &document.message {
-        text = match quotable(message, asked.credentials, entry) {
-            true => format!("{text}; the service says: {}", printable(message, 300)),
+    if let Some(said) = said {
+        text = match quotable(said, asked.credentials, message) {
+            true => format!("{text}; the service says: {}", printable(said, 300)),
             false => format!("{text}; what the service says repeats a secret or the message"),
         };
     }
-    let outcome = match answer.status {
-        400..=499 => Outcome::NotStored,
-        _ => Outcome::Unknown,
-    };
-    error(verdict, outcome, text, answer, asked)
+    text
 }
 
 /// An answer that is not the service's: of a proxy, a load balancer, another server.
-fn foreign(answer: &Answer, asked: &Asked<'_>) -> SinkError {
+fn foreign(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError {
     let text = match answer.status {
         300..=399 => "a redirect, which is not followed: correct endpoint or queue_url",
         _ => {
@@ -163,7 +293,14 @@ fn foreign(answer: &Answer, asked: &Asked<'_>) -> SinkError {
         },
         hint: "",
     };
-    error(verdict, Outcome::Unknown, text.to_owned(), answer, asked)
+    error(
+        verdict,
+        Outcome::Unknown,
+        text.to_owned(),
+        answer,
+        message,
+        asked,
+    )
 }
 
 fn error(
@@ -171,24 +308,25 @@ fn error(
     outcome: Outcome,
     text: String,
     answer: &Answer,
+    message: &Prepared,
     asked: &Asked<'_>,
 ) -> SinkError {
     match verdict.kind {
         Kind::Permanent => SinkError::permanent(verdict.code, text),
         Kind::Config => SinkError::config(verdict.code, text),
         Kind::Throttled => {
-            SinkError::retry_after(pause(answer, asked), outcome, verdict.code, text)
+            SinkError::retry_after(pause(answer, message, asked), outcome, verdict.code, text)
         }
         Kind::Transient => SinkError::transient(outcome, verdict.code, text),
     }
 }
 
-fn pause(answer: &Answer, asked: &Asked<'_>) -> Duration {
+fn pause(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> Duration {
     answer
         .headers
         .get(header::RETRY_AFTER)
-        .and_then(|value| retry_after::parse(value.to_str().ok()?, asked.now))
-        .unwrap_or_else(|| throttle_after(asked.attempt, asked.draw))
+        .and_then(|value| retry_after::parse(value.to_str().ok()?, asked.services.now()))
+        .unwrap_or_else(|| throttle_after(message.attempt, asked.services.draw()))
 }
 
 /// The service's id of the request, as far as it can be one.
@@ -216,27 +354,25 @@ fn clock_skew(headers: &HeaderMap, now: SystemTime) -> Option<String> {
 }
 
 /// Whether the service's own words hold neither a secret nor a piece of the message.
-fn quotable(message: &str, credentials: &Credentials, entry: &Entry<'_>) -> bool {
+fn quotable(said: &str, credentials: &Credentials, message: &Prepared) -> bool {
     const PIECE: usize = 16;
     /// Shorter ones, such as an emulator's `test`, occur by chance and guard nothing.
     const LEAST_SECRET: usize = 6;
     let mut secrets = credentials
         .secrets()
         .filter(|secret| secret.len() >= LEAST_SECRET);
-    if secrets.any(|secret| message.contains(secret)) {
+    if secrets.any(|secret| said.contains(secret)) {
         return false;
     }
+    // Written as the message is, so that a quote looks the same in both.
+    let mut written = String::new();
+    push_json_string(&mut written, said);
     // A repeated stretch of twice this length holds at least one whole piece.
-    let characters: Vec<char> = message.chars().take(4 * 1_024).collect();
-    let is_repeated = |piece: &[char]| {
+    let characters: Vec<char> = written.chars().take(4 * 1_024).collect();
+    !characters.chunks_exact(PIECE).any(|piece| {
         let piece: String = piece.iter().collect();
-        entry.body.contains(&piece)
-            || entry
-                .attributes
-                .iter()
-                .any(|(_, value)| value.contains(&piece))
-    };
-    !characters.chunks_exact(PIECE).any(is_repeated)
+        message.members.contains(&piece)
+    })
 }
 
 /// Text of unknown origin on one line, not longer than `max` characters.

@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use dispatch_api::{Fingerprint, HostServices, Outcome, SinkError};
 use zeroize::Zeroizing;
 
+use crate::config::SqsSinkConfig;
+
 const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
 const SECRET_ACCESS_KEY_OLD: &str = "SECRET_ACCESS_KEY";
@@ -45,6 +47,19 @@ impl Credentials {
         ]
         .into_iter()
         .flatten()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        // An absent token and an empty one are told apart by their number of parts.
+        Fingerprint::of(self.secrets().map(str::as_bytes))
+    }
+}
+
+/// Whose keys sign, as far as that is known before the first request.
+pub(crate) fn identity_of(config: &SqsSinkConfig, services: &HostServices) -> Fingerprint {
+    match config.credentials() {
+        Some(credentials) => credentials.fingerprint(),
+        None => environment_fingerprint(services),
     }
 }
 

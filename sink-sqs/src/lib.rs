@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod answer;
+mod batch;
 mod classify;
 mod client;
 mod config;
@@ -10,6 +11,7 @@ mod endpoint;
 mod entry;
 mod group;
 mod plugin;
+mod prepared;
 mod protocol;
 mod retry_after;
 mod sink;

@@ -1,16 +1,63 @@
-//! The operation that this sink uses, as it stands on the wire (AWS JSON 1.0).
+//! The operations that this sink uses, as they stand on the wire (AWS JSON 1.0).
+
+use std::fmt::Write as _;
 
 use dispatch_api::push_json_string;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::entry::{DATA_TYPE, Entry};
+use crate::prepared::Prepared;
 
 /// The `x-amz-target` of a send.
 pub(crate) const SEND_MESSAGE: &str = "AmazonSQS.SendMessage";
 
+/// The `x-amz-target` of a send of several messages.
+pub(crate) const SEND_MESSAGE_BATCH: &str = "AmazonSQS.SendMessageBatch";
+
 /// Writes the request of one message.
-pub(crate) fn send_message(queue_url: &str, entry: &Entry<'_>) -> Vec<u8> {
+pub(crate) fn send_message(queue_url: &str, message: &Prepared) -> Vec<u8> {
+    let mut out = String::with_capacity(queue_url.len() + message.members.len() + 32);
+    out.push_str("{\"QueueUrl\":");
+    push_json_string(&mut out, queue_url);
+    out.push(',');
+    out.push_str(&message.members);
+    out.push('}');
+    out.into_bytes()
+}
+
+/// Writes the request of several messages. An entry's id is its position: unique and of
+/// the service's alphabet, whatever the message's own id is.
+pub(crate) fn send_message_batch(queue_url: &str, messages: &[Prepared]) -> Vec<u8> {
+    let members: usize = messages
+        .iter()
+        .map(|message| message.members.len() + 16)
+        .sum();
+    let mut out = String::with_capacity(queue_url.len() + members + 48);
+    out.push_str("{\"QueueUrl\":");
+    push_json_string(&mut out, queue_url);
+    out.push_str(",\"Entries\":[");
+    for (index, message) in messages.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        let _ = write!(out, "{{\"Id\":\"{index}\",");
+        out.push_str(&message.members);
+        out.push('}');
+    }
+    out.push_str("]}");
+    out.into_bytes()
+}
+
+/// The position that an entry's id stands for.
+pub(crate) fn position(id: &str) -> Option<usize> {
+    let index: usize = id.parse().ok()?;
+    // `+1` and `01` are nobody's ids.
+    (index.to_string() == id).then_some(index)
+}
+
+/// The members of one message, without braces.
+pub(crate) fn members(entry: &Entry<'_>) -> String {
     // Every quote of the body, which is JSON itself, is escaped once more.
     const ESCAPES_AND_FRAME: usize = 1_024;
     let attributes: usize = entry
@@ -18,18 +65,12 @@ pub(crate) fn send_message(queue_url: &str, entry: &Entry<'_>) -> Vec<u8> {
         .iter()
         .map(|(name, value)| name.len() + value.len() + 48)
         .sum();
-    let capacity = queue_url.len() + entry.body.len() + attributes + ESCAPES_AND_FRAME;
-    let mut out = String::with_capacity(capacity);
-    out.push_str("{\"QueueUrl\":");
-    push_json_string(&mut out, queue_url);
-    out.push(',');
-    push_entry(&mut out, entry);
-    out.push('}');
-    out.into_bytes()
+    let mut out = String::with_capacity(entry.body.len() + attributes + ESCAPES_AND_FRAME);
+    push_members(&mut out, entry);
+    out
 }
 
-/// The members of one message, without braces.
-fn push_entry(out: &mut String, entry: &Entry<'_>) {
+fn push_members(out: &mut String, entry: &Entry<'_>) {
     out.push_str("\"MessageBody\":");
     push_json_string(out, &entry.body);
     // An empty object is not the same as none: the service refuses it.
@@ -73,6 +114,50 @@ pub(crate) struct SendMessageReply {
 }
 
 impl SendMessageReply {
+    /// Reads an answer; one without a body reads as `{}`.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, serde_json::Error> {
+        if body.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(body)
+    }
+}
+
+/// What the service answers to a send of several messages.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SendMessageBatchReply {
+    #[serde(rename = "Successful")]
+    pub(crate) successful: Vec<SuccessfulEntry>,
+    #[serde(rename = "Failed")]
+    pub(crate) failed: Vec<FailedEntry>,
+}
+
+/// One message that was stored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SuccessfulEntry {
+    #[serde(rename = "Id")]
+    pub(crate) id: String,
+    #[serde(flatten)]
+    pub(crate) reply: SendMessageReply,
+}
+
+/// One message that was not.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct FailedEntry {
+    #[serde(rename = "Id")]
+    pub(crate) id: String,
+    #[serde(rename = "Code")]
+    pub(crate) code: String,
+    #[serde(rename = "Message")]
+    pub(crate) message: Option<String>,
+    #[serde(rename = "SenderFault")]
+    pub(crate) sender_fault: bool,
+}
+
+impl SendMessageBatchReply {
     /// Reads an answer; one without a body reads as `{}`.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, serde_json::Error> {
         if body.trim_ascii().is_empty() {
@@ -130,9 +215,45 @@ mod tests {
         }
     }
 
+    fn prepared(entry: &Entry<'_>) -> Prepared {
+        Prepared::new(entry, std::num::NonZeroU32::MIN)
+    }
+
+    #[test]
+    fn a_batch_numbers_its_entries_by_position() {
+        let batch = [prepared(&entry()), prepared(&entry())];
+        let request: Value =
+            serde_json::from_slice(&send_message_batch("http://h/0/q.fifo", &batch)).unwrap();
+        assert_eq!(request["QueueUrl"], "http://h/0/q.fifo");
+        let entries = request["Entries"].as_array().unwrap();
+        let ids: Vec<_> = entries.iter().map(|entry| &entry["Id"]).collect();
+        assert_eq!(ids, ["0", "1"]);
+        assert_eq!(entries[1]["MessageBody"], r#"{"v":1,"x":"✓"}"#);
+        assert_eq!(entries[1]["MessageGroupId"], "quay-7/harbor");
+    }
+
+    #[test]
+    fn only_the_id_that_was_written_stands_for_a_position() {
+        assert_eq!(position("0"), Some(0));
+        assert_eq!(position("10"), Some(10));
+        for foreign in [
+            "",
+            "00",
+            "+1",
+            "-1",
+            " 1",
+            "1.0",
+            "a",
+            "99999999999999999999",
+        ] {
+            assert_eq!(position(foreign), None, "{foreign}");
+        }
+    }
+
     #[test]
     fn a_request_is_written_member_by_member() {
-        let request = String::from_utf8(send_message("http://h/0/q.fifo", &entry())).unwrap();
+        let request =
+            String::from_utf8(send_message("http://h/0/q.fifo", &prepared(&entry()))).unwrap();
         assert_eq!(
             request,
             concat!(
@@ -152,7 +273,7 @@ mod tests {
             deduplication_id: None,
             ..entry()
         };
-        let request: Value = serde_json::from_slice(&send_message("u", &bare)).unwrap();
+        let request: Value = serde_json::from_slice(&send_message("u", &prepared(&bare))).unwrap();
         let names: Vec<_> = request.as_object().unwrap().keys().collect();
         assert_eq!(names, ["MessageBody", "QueueUrl"]);
     }

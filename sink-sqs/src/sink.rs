@@ -2,31 +2,41 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dispatch_api::{
-    DeliveryContext, Description, DrainReport, Envelope, Guarantees, HostServices, InFlight,
-    Message, Ordering, Outcome, Problems, Receipt, Sink, SinkError,
+    Admission, BatchEntry, BatchSettings, Batcher, DeliveryContext, Description, DrainReport,
+    Envelope, Guarantees, HostServices, InFlight, Message, Ordering, Outcome, Problems, Receipt,
+    Sink, SinkError, throttle_after,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::answer::{Asked, sent};
+use crate::batch::QueueSender;
 use crate::client::Client;
 use crate::config::SqsSinkConfig;
 use crate::entry::Entry;
+use crate::prepared::Prepared;
 use crate::protocol;
 
 /// For how long a FIFO queue recognises a deduplication id.
 const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 
+/// How often a drain sends off what waits.
+const HURRY: Duration = Duration::from_millis(10);
+
 /// How many attributes a message can carry.
 const MAX_ATTRIBUTES: usize = 10;
 
-/// Sends each delivery to one queue.
+/// Sends deliveries to one queue: a dispatcher's in batches, unless told otherwise, and
+/// direct ones alone.
 pub struct SqsSink {
     config: SqsSinkConfig,
     client: Client,
+    /// Shared by every sink of the host with the same queue, credentials and settings.
+    batcher: Option<Arc<Batcher<QueueSender>>>,
     services: HostServices,
     in_flight: InFlight,
 }
@@ -40,8 +50,13 @@ impl SqsSink {
     /// What keeps it from making connections, at the key `http.root_certificates` or
     /// `http.proxy`.
     pub fn new(config: SqsSinkConfig, services: &HostServices) -> Result<Self, Problems> {
+        let client = Client::new(&config, services)?;
+        let batcher = config
+            .batching()
+            .map(|settings| shared_batcher(&config, settings, &client, services));
         Ok(Self {
-            client: Client::new(&config, services)?,
+            client,
+            batcher: batcher.transpose()?,
             config,
             services: services.clone(),
             in_flight: InFlight::new(),
@@ -70,6 +85,78 @@ impl SqsSink {
     }
 }
 
+/// The batcher of this queue within the host.
+fn shared_batcher(
+    config: &SqsSinkConfig,
+    settings: BatchSettings,
+    client: &Client,
+    services: &HostServices,
+) -> Result<Arc<Batcher<QueueSender>>, Problems> {
+    let key = format!("{} {} {settings:?}", config.queue_url(), client.identity());
+    services.pool().get_or_try_create(&key, || {
+        let sender = QueueSender::new(client.clone(), config, services);
+        Ok(Batcher::new(sender, settings))
+    })
+}
+
+impl SqsSink {
+    /// One request for one message.
+    async fn send_alone(
+        &self,
+        message: &Prepared,
+        deadline: Instant,
+    ) -> Result<Receipt, SinkError> {
+        let request = protocol::send_message(self.config.queue_url(), message);
+        let exchange = self
+            .client
+            .call(protocol::SEND_MESSAGE, request, deadline)
+            .await?;
+        sent(
+            &exchange.answer,
+            message,
+            &Asked {
+                queue_url: self.config.queue_url(),
+                credentials: &exchange.credentials,
+                services: &self.services,
+            },
+        )
+    }
+
+    /// A place in a batch, until the host's own deadline.
+    async fn send_along(
+        &self,
+        batcher: &Batcher<QueueSender>,
+        tenant: &str,
+        ordering_key: Option<String>,
+        mut message: Prepared,
+        deadline: Option<Instant>,
+    ) -> Result<Receipt, SinkError> {
+        let attempt = message.attempt;
+        let departed = deadline.map(|_| message.watched());
+        let mut entry = BatchEntry::new(tenant, message.size, message);
+        if let Some(key) = ordering_key {
+            entry = entry.with_ordering_key(key);
+        }
+        let submission = batcher.submit(entry, |full| {
+            full.into_error(throttle_after(attempt, self.services.draw()))
+        });
+        let Some(deadline) = deadline else {
+            return submission.await;
+        };
+        timeout_at(deadline, submission).await.unwrap_or_else(|_| {
+            let outcome = match departed.is_some_and(|departed| departed.has()) {
+                true => Outcome::Unknown,
+                false => Outcome::NotStored,
+            };
+            Err(SinkError::transient(
+                outcome,
+                "Timeout",
+                "no answer by the delivery's deadline",
+            ))
+        })
+    }
+}
+
 #[async_trait]
 impl Sink for SqsSink {
     async fn deliver(
@@ -81,22 +168,24 @@ impl Sink for SqsSink {
         let deadline = self.deadline(ctx)?;
         let message = Message::for_delivery(envelope, ctx, self.config.inline_max_bytes())?;
         let entry = Entry::plan(&self.config, envelope, ctx, &message)?;
-        let request = protocol::send_message(self.config.queue_url(), &entry);
-        let exchange = self
-            .client
-            .call(protocol::SEND_MESSAGE, request, deadline)
-            .await?;
-        sent(
-            &exchange.answer,
-            &entry,
-            &Asked {
-                queue_url: self.config.queue_url(),
-                attempt: ctx.attempt_number(),
-                now: self.services.now(),
-                draw: self.services.draw(),
-                credentials: &exchange.credentials,
-            },
-        )
+        let prepared = Prepared::new(&entry, ctx.attempt_number());
+        match &self.batcher {
+            Some(batcher) if !ctx.is_direct() => {
+                // On a standard queue a group is for fairness, and promises no order.
+                let ordering_key = entry.group_id.filter(|_| self.config.is_fifo());
+                let tenant = envelope.tenant_id().unwrap_or_default();
+                self.send_along(batcher, tenant, ordering_key, prepared, ctx.deadline())
+                    .await
+            }
+            _ => self.send_alone(&prepared, deadline).await,
+        }
+    }
+
+    fn admission(&self) -> Admission {
+        match self.batcher {
+            Some(_) => Admission::SelfLimited,
+            None => Admission::HostLimited,
+        }
     }
 
     fn inline_max_bytes(&self) -> Option<NonZeroUsize> {
@@ -108,8 +197,12 @@ impl Sink for SqsSink {
             .with_max_message_bytes(self.config.max_message_bytes())
             .with_max_attributes(MAX_ATTRIBUTES);
         if self.config.is_fifo() {
+            let ordering = match self.batcher {
+                Some(_) => Ordering::PerKey,
+                None => Ordering::PerKeyWhenAwaited,
+            };
             guarantees
-                .with_ordering(Ordering::PerKeyWhenAwaited)
+                .with_ordering(ordering)
                 .with_dedup_window(DEDUP_WINDOW)
         } else {
             guarantees
@@ -130,7 +223,23 @@ impl Sink for SqsSink {
     }
 
     async fn drain(&self, deadline: Instant) -> DrainReport {
-        self.in_flight.drain(deadline).await
+        let drained = self.in_flight.drain(deadline);
+        let Some(batcher) = &self.batcher else {
+            return drained.await;
+        };
+        // The batcher may have other sinks: it goes on, and only what waits is hurried. A
+        // delivery that was about to be admitted is hurried by a later turn.
+        let hurry = async {
+            loop {
+                batcher.flush();
+                sleep(HURRY).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            report = drained => report,
+            () = hurry => DrainReport::default(),
+        }
     }
 }
 

@@ -15,10 +15,10 @@ use self::signing::{Unsigned, signed_headers};
 use self::transport::{MAX_ANSWER_BYTES, Received, Sending, Transport, TransportError};
 use crate::answer::{Answer, request_id};
 use crate::config::SqsSinkConfig;
-use crate::credentials::{Credentials, OptionsThenEnvironment, ProvideCredentials};
+use crate::credentials::{Credentials, OptionsThenEnvironment, ProvideCredentials, identity_of};
 
-/// Sends requests of one sink.
-#[derive(Debug)]
+/// Sends requests of one sink. Cheap to clone.
+#[derive(Clone, Debug)]
 pub(crate) struct Client {
     transport: Arc<Transport>,
     endpoint: Url,
@@ -26,6 +26,7 @@ pub(crate) struct Client {
     timeout: Duration,
     credentials: Arc<dyn ProvideCredentials>,
     services: HostServices,
+    identity: String,
 }
 
 /// A complete answer, and the credentials that asked for it.
@@ -43,14 +44,29 @@ impl Client {
     /// Certificates that cannot be read, and a system without any.
     pub(crate) fn new(config: &SqsSinkConfig, services: &HostServices) -> Result<Self, Problems> {
         let options = config.credentials().cloned();
+        let transport = Transport::shared(config, services)?;
         Ok(Self {
-            transport: Transport::shared(config, services)?,
             endpoint: config.endpoint_url().clone(),
             region: config.region().to_owned(),
             timeout: config.timeout(),
             credentials: Arc::new(OptionsThenEnvironment::new(options, services)),
+            identity: format!(
+                "{} {} {:?} {} {}",
+                config.endpoint(),
+                config.region(),
+                config.timeout(),
+                transport.identity(),
+                identity_of(config, services).to_hex(),
+            ),
+            transport,
             services: services.clone(),
         })
+    }
+
+    /// What tells this client's requests from another's: where they go, over which
+    /// connections, with whose keys. Holds no secret.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Sends one request, once, and reads the whole answer by `deadline`.

@@ -27,6 +27,7 @@ const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VE
 /// A pool of connections.
 pub(crate) struct Transport {
     client: reqwest::Client,
+    identity: String,
 }
 
 impl fmt::Debug for Transport {
@@ -57,10 +58,15 @@ impl Transport {
         );
         services
             .pool()
-            .get_or_try_create(&key, || Self::new(config, roots))
+            .get_or_try_create(&key, || Self::new(config, roots, key.clone()))
     }
 
-    fn new(config: &SqsSinkConfig, roots: Roots) -> Result<Self, Problems> {
+    /// What tells these connections from others.
+    pub(super) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn new(config: &SqsSinkConfig, roots: Roots, identity: String) -> Result<Self, Problems> {
         let http = config.http();
         let mut builder = reqwest::Client::builder()
             .user_agent(USER_AGENT)
@@ -96,7 +102,7 @@ impl Transport {
                 ),
             )
         })?;
-        Ok(Self { client })
+        Ok(Self { client, identity })
     }
 
     /// Sends one request and reads the whole answer. `sending` tells afterwards, or

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dispatch_api::{
-    DeliveryContext, Envelope, HostServices, Message, Problems, SinkError, read_options,
+    BatchSettings, DeliveryContext, Envelope, HostServices, Message, Problems, SinkError,
+    read_options,
 };
 use serde_json::Value;
 use url::Url;
@@ -40,22 +41,9 @@ pub struct SqsSinkConfig {
     max_message_bytes: usize,
     timeout: Duration,
     credentials: Option<Credentials>,
-    batch: BatchConfig,
+    batch_enabled: bool,
+    batch: BatchSettings,
     http: HttpConfig,
-}
-
-/// How deliveries are put into batches: checked and kept for the batcher, which is
-/// to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BatchConfig {
-    pub(crate) enabled: bool,
-    pub(crate) linger: Duration,
-    pub(crate) max_entries: usize,
-    pub(crate) max_bytes: usize,
-    pub(crate) queue_max: usize,
-    pub(crate) queue_max_bytes: usize,
-    pub(crate) queue_tenant_max: usize,
-    pub(crate) max_inflight: usize,
 }
 
 /// How connections are made.
@@ -174,6 +162,11 @@ impl SqsSinkConfig {
         self.credentials.as_ref()
     }
 
+    /// The bounds of the batcher; `None` when every delivery is a request of its own.
+    pub(crate) fn batching(&self) -> Option<BatchSettings> {
+        self.batch_enabled.then_some(self.batch)
+    }
+
     pub(crate) fn http(&self) -> &HttpConfig {
         &self.http
     }
@@ -190,7 +183,7 @@ impl fmt::Debug for SqsSinkConfig {
             .field("max_message_bytes", &self.max_message_bytes)
             .field("timeout", &self.timeout)
             .field("credentials", &self.credentials)
-            .field("batch", &self.batch)
+            .field("batch", &self.batching())
             .field("http", &self.http)
             .finish()
     }

@@ -36,19 +36,14 @@ fn a_url_and_a_region_are_enough_and_everything_else_has_its_default() {
     assert_eq!(config.timeout(), Duration::from_secs(5));
     assert!(config.credentials().is_none());
     assert!(matches!(config.grouping, Grouping::None));
-    assert_eq!(
-        config.batch,
-        BatchConfig {
-            enabled: true,
-            linger: Duration::from_millis(20),
-            max_entries: 10,
-            max_bytes: 262_144,
-            queue_max: 4_096,
-            queue_max_bytes: 134_217_728,
-            queue_tenant_max: 1_024,
-            max_inflight: 8,
-        }
-    );
+    let batch = config.batching().unwrap();
+    assert_eq!(batch.linger, Duration::from_millis(20));
+    assert_eq!(batch.max_entries.get(), 10);
+    assert_eq!(batch.max_bytes, 262_144);
+    assert_eq!(batch.queue_max_entries, 4_096);
+    assert_eq!(batch.queue_max_bytes, 134_217_728);
+    assert_eq!(batch.queue_max_tenant_entries, 1_024);
+    assert_eq!(batch.max_inflight.get(), 8);
     assert_eq!(
         config.http,
         HttpConfig {
@@ -64,9 +59,22 @@ fn a_url_and_a_region_are_enough_and_everything_else_has_its_default() {
 fn the_hosts_concurrency_is_the_default_of_batches_under_way() {
     let services = HostServices::new().with_sink_concurrency(NonZeroUsize::new(3).unwrap());
     let config = SqsSinkConfig::from_options(&with(&json!({})), &services).unwrap();
-    assert_eq!(config.batch.max_inflight, 3);
+    assert_eq!(config.batch.max_inflight.get(), 3);
     let config = read(&with(&json!({"batch_max_inflight": 5}))).unwrap();
-    assert_eq!(config.batch.max_inflight, 5);
+    assert_eq!(config.batch.max_inflight.get(), 5);
+}
+
+#[test]
+fn the_largest_message_has_to_fit_into_the_waiting_bytes_where_anything_waits() {
+    let small = json!({"batch_queue_max_bytes": 999, "max_message_bytes": 1_000});
+    let problems = read(&with(&small)).unwrap_err().join("\n");
+    assert!(
+        problems.starts_with("batch_queue_max_bytes: expected max_message_bytes (1000) or more"),
+        "{problems}"
+    );
+    let mut single = small;
+    single["batch"] = json!(false);
+    read(&with(&single)).unwrap();
 }
 
 #[test]
@@ -88,7 +96,7 @@ fn every_option_is_taken_from_the_table() {
     .unwrap();
     assert!(config.is_fifo());
     assert_eq!(config.endpoint(), "http://127.0.0.1:4566");
-    assert!(!config.batch.enabled);
+    assert!(config.batching().is_none());
     assert_eq!(config.max_message_bytes(), 262_144);
     assert!(config.credentials().is_some());
     assert_eq!(config.http.pool_max_idle_per_host, 0);

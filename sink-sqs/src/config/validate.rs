@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dispatch_api::{DEFAULT_INLINE_MAX_BYTES, HostServices, Problems};
+use dispatch_api::{BatchSettings, DEFAULT_INLINE_MAX_BYTES, HostServices, Problems};
 use url::Url;
 
 use super::raw::{RawConfig, RawHttp};
-use super::{BatchConfig, GroupFn, HttpConfig, SqsSinkConfig};
+use super::{GroupFn, HttpConfig, SqsSinkConfig};
 use crate::credentials::{Credentials, TOKEN_RULE, is_token};
 use crate::endpoint::{QueueUrl, aws_region, parse_endpoint, parse_http_url, region_hint};
 use crate::group::{Grouping, Template};
@@ -62,36 +62,54 @@ pub(super) fn validate(
         1..=SERVICE_MAX_BYTES,
     );
     let timeout = check.millis("timeout_ms", raw.timeout_ms, 5_000, 1..=300_000);
-    let batch = BatchConfig {
-        enabled: raw.batch.unwrap_or(true),
-        linger: check.millis("batch_linger_ms", raw.batch_linger_ms, 20, 1..=60_000),
-        max_entries: check.size("batch_max_entries", raw.batch_max_entries, 10, 1..=10),
-        max_bytes: check.size(
-            "batch_max_bytes",
-            raw.batch_max_bytes,
-            262_144,
-            1..=SERVICE_MAX_BYTES,
-        ),
-        queue_max: check.size("batch_queue_max", raw.batch_queue_max, 4_096, 1..=u64::MAX),
-        queue_max_bytes: check.size(
+    let batch_enabled = raw.batch.unwrap_or(true);
+    let mut batch = BatchSettings::default();
+    batch.linger = check.millis("batch_linger_ms", raw.batch_linger_ms, 20, 1..=60_000);
+    batch.max_entries = check.count(
+        "batch_max_entries",
+        raw.batch_max_entries,
+        batch.max_entries,
+        1..=10,
+    );
+    batch.max_bytes = check.size(
+        "batch_max_bytes",
+        raw.batch_max_bytes,
+        batch.max_bytes,
+        1..=SERVICE_MAX_BYTES,
+    );
+    batch.queue_max_entries = check.size(
+        "batch_queue_max",
+        raw.batch_queue_max,
+        batch.queue_max_entries,
+        1..=u64::MAX,
+    );
+    batch.queue_max_bytes = check.size(
+        "batch_queue_max_bytes",
+        raw.batch_queue_max_bytes,
+        batch.queue_max_bytes,
+        1..=u64::MAX,
+    );
+    batch.queue_max_tenant_entries = check.size(
+        "batch_queue_tenant_max",
+        raw.batch_queue_tenant_max,
+        batch.queue_max_tenant_entries,
+        1..=u64::MAX,
+    );
+    batch.max_inflight = check.count(
+        "batch_max_inflight",
+        raw.batch_max_inflight,
+        services.sink_concurrency(),
+        1..=1_024,
+    );
+    if batch_enabled && batch.queue_max_bytes < max_message_bytes {
+        check.problems.add(
             "batch_queue_max_bytes",
-            raw.batch_queue_max_bytes,
-            128 * 1_024 * 1_024,
-            1..=u64::MAX,
-        ),
-        queue_tenant_max: check.size(
-            "batch_queue_tenant_max",
-            raw.batch_queue_tenant_max,
-            1_024,
-            1..=u64::MAX,
-        ),
-        max_inflight: check.size(
-            "batch_max_inflight",
-            raw.batch_max_inflight,
-            services.sink_concurrency().get(),
-            1..=1_024,
-        ),
-    };
+            format!(
+                "expected max_message_bytes ({max_message_bytes}) or more, or the largest \
+                 message could never wait: raise it, or lower max_message_bytes"
+            ),
+        );
+    }
     let http = check.http(raw.http.unwrap_or_default());
     // What is missing here is among the problems.
     let (Some(queue), Some(region)) = (queue, region) else {
@@ -107,6 +125,7 @@ pub(super) fn validate(
         max_message_bytes,
         timeout,
         credentials,
+        batch_enabled,
         batch,
         http,
     })
@@ -283,6 +302,17 @@ impl Check {
     ) -> usize {
         let value = self.number(path, value, default as u64, range);
         usize::try_from(value).unwrap_or(usize::MAX)
+    }
+
+    fn count(
+        &mut self,
+        path: &str,
+        value: Option<u64>,
+        default: NonZeroUsize,
+        range: RangeInclusive<u64>,
+    ) -> NonZeroUsize {
+        // A value outside the range is among the problems.
+        NonZeroUsize::new(self.size(path, value, default.get(), range)).unwrap_or(default)
     }
 
     fn millis(

@@ -86,11 +86,11 @@ fn a_fifo_sink_promises_order_and_a_window_and_a_standard_one_neither() {
     let fifo = sink(config(&url(FIFO_QUEUE)).max_message_bytes(262_144));
     let promised = fifo.guarantees();
     assert!(promised.durable && fifo.durable());
-    assert_eq!(promised.ordering, Ordering::PerKeyWhenAwaited);
+    assert_eq!(promised.ordering, Ordering::PerKey);
     assert_eq!(promised.dedup_window, Some(Duration::from_secs(300)));
     assert_eq!(promised.max_message_bytes, Some(262_144));
     assert_eq!(promised.max_attributes, Some(10));
-    assert_eq!(fifo.admission(), Admission::HostLimited);
+    assert_eq!(fifo.admission(), Admission::SelfLimited);
 
     let standard = sink(config(&url(QUEUE)));
     let promised = standard.guarantees();

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod batching;
 mod bench;
 mod certificates;
 mod confirmation;

@@ -1,0 +1,81 @@
+//! One `SendMessageBatch` and its reconciliation.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use dispatch_api::{Answer, BatchSender, Flush, HostServices};
+use tokio::time::Instant;
+
+use crate::answer::{Asked, batch_sent, is_too_long};
+use crate::client::Client;
+use crate::config::SqsSinkConfig;
+use crate::prepared::Prepared;
+use crate::protocol;
+
+/// Sends the batches of one queue.
+#[derive(Debug)]
+pub(crate) struct QueueSender {
+    client: Client,
+    queue_url: String,
+    timeout: Duration,
+    services: HostServices,
+}
+
+impl QueueSender {
+    pub(crate) fn new(client: Client, config: &SqsSinkConfig, services: &HostServices) -> Self {
+        Self {
+            client,
+            queue_url: config.queue_url().to_owned(),
+            timeout: config.timeout(),
+            services: services.clone(),
+        }
+    }
+
+    /// Sends one request. `None`: it is too long for the destination, and can be cut.
+    async fn send_once(&self, messages: &[Prepared]) -> Option<Vec<Answer>> {
+        let request = protocol::send_message_batch(&self.queue_url, messages);
+        let deadline = Instant::now() + self.timeout;
+        let exchange = self
+            .client
+            .call(protocol::SEND_MESSAGE_BATCH, request, deadline)
+            .await;
+        match exchange {
+            Ok(exchange) if messages.len() > 1 && is_too_long(&exchange.answer) => None,
+            Ok(exchange) => Some(batch_sent(
+                &exchange.answer,
+                messages,
+                &Asked {
+                    queue_url: &self.queue_url,
+                    credentials: &exchange.credentials,
+                    services: &self.services,
+                },
+            )),
+            // Without an answer it is for every message as it would be for one.
+            Err(error) => Some(messages.iter().map(|_| Err(error.clone())).collect()),
+        }
+    }
+}
+
+impl BatchSender for QueueSender {
+    type Entry = Prepared;
+
+    async fn send(&self, messages: Vec<Prepared>, _: Flush) -> Vec<Answer> {
+        for message in &messages {
+            message.depart();
+        }
+        let mut answers = Vec::with_capacity(messages.len());
+        let mut waiting = VecDeque::from([&*messages]);
+        while let Some(part) = waiting.pop_front() {
+            match self.send_once(part).await {
+                Some(answered) => answers.extend(answered),
+                None => {
+                    // The halves stay in order, one request at a time.
+                    let (first, second) = part.split_at(part.len() / 2);
+                    waiting.push_front(second);
+                    waiting.push_front(first);
+                }
+            }
+        }
+        answers
+    }
+}

@@ -1,0 +1,68 @@
+//! A planned message, written out: what waits in a batch and what goes into a request.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::entry::Entry;
+use crate::protocol;
+
+/// One message as it stands in a request, and what its answer is judged by.
+///
+/// It is written and digested where the delivery begins, so that a request is put
+/// together by copying.
+#[derive(Clone)]
+pub(crate) struct Prepared {
+    /// The members of the message's JSON object, without braces.
+    pub(crate) members: String,
+    pub(crate) body_md5: String,
+    pub(crate) attributes_md5: Option<String>,
+    /// The size as the service counts it.
+    pub(crate) size: usize,
+    /// Which attempt of the host this is.
+    pub(crate) attempt: NonZeroU32,
+    departed: Option<Departed>,
+}
+
+impl Prepared {
+    pub(crate) fn new(entry: &Entry<'_>, attempt: NonZeroU32) -> Self {
+        Self {
+            members: protocol::members(entry),
+            body_md5: entry.body_md5(),
+            attributes_md5: entry.attributes_md5(),
+            size: entry.size,
+            attempt,
+            departed: None,
+        }
+    }
+
+    /// Tells afterwards whether the message went into a request.
+    pub(crate) fn watched(&mut self) -> Departed {
+        self.departed.get_or_insert_default().clone()
+    }
+
+    pub(crate) fn depart(&self) {
+        if let Some(departed) = &self.departed {
+            departed.0.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a message went into a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Departed(Arc<AtomicBool>);
+
+impl Departed {
+    pub(crate) fn has(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
