@@ -119,9 +119,11 @@ async fn a_timeout_while_connecting_is_not_stored() {
 async fn the_deliverys_deadline_wins_where_it_is_sooner() {
     let server = RawServer::start(Then::Silence).await;
     let sink = sink(config(&server.queue_url()).timeout_ms(60_000));
-    let soon = ctx().with_deadline(Instant::now() + Duration::from_millis(200));
+    let begun = Instant::now();
+    let soon = ctx().with_deadline(begun + Duration::from_millis(200));
     let error = sink.deliver(&envelope(), &soon).await.unwrap_err();
     assert_eq!(parts(&error), ("transient", Outcome::Unknown, "Timeout"));
+    assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
 #[tokio::test]
