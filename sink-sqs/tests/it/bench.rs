@@ -1,5 +1,7 @@
 //! A server, a queue on it, and a sink that sends there.
 
+use std::process::Command;
+
 use dispatch_api::{
     DeliveryContext, Envelope, ErrorClass, HostServices, Outcome, Receipt, Sink as _, SinkError,
 };
@@ -100,4 +102,17 @@ pub(crate) fn parts(error: &SinkError) -> (&'static str, Outcome, &str) {
 
 pub(crate) fn is_pause(error: &SinkError) -> bool {
     matches!(error.class(), ErrorClass::RetryAfter(_))
+}
+
+/// Runs one test in a process of its own, which has this environment beside its parent's.
+pub(crate) fn run_again(test: &str, environment: &[(&str, &str)]) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env_remove("SSL_CERT_DIR")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains("1 passed"), "{shown}");
 }

@@ -1,9 +1,9 @@
 //! Root certificates, and their absence.
 
-use std::process::Command;
-
 use dispatch_api::HostServices;
 use sink_sqs::{SqsSink, SqsSinkConfig};
+
+use crate::bench::run_again;
 
 /// Set in the environment of the run that has no root certificates.
 const ROOTLESS: &str = "SINK_SQS_TEST_WITHOUT_ROOTS";
@@ -16,7 +16,6 @@ fn build(queue_url: &str) -> Result<SqsSink, String> {
     SqsSink::new(config, &services).map_err(|problems| problems.to_string())
 }
 
-/// Runs itself once more, because the environment of a process is read only once.
 #[test]
 fn a_system_without_root_certificates_is_a_problem_for_https_and_none_for_http() {
     if std::env::var_os(ROOTLESS).is_some() {
@@ -29,18 +28,11 @@ fn a_system_without_root_certificates_is_a_problem_for_https_and_none_for_http()
         build("http://127.0.0.1:4566/000000000000/hooks").unwrap();
         return;
     }
-    let test = concat!(
-        "certificates::",
-        "a_system_without_root_certificates_is_a_problem_for_https_and_none_for_http"
+    run_again(
+        concat!(
+            "certificates::",
+            "a_system_without_root_certificates_is_a_problem_for_https_and_none_for_http"
+        ),
+        &[(ROOTLESS, "1"), ("SSL_CERT_FILE", "/dev/null")],
     );
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test])
-        .env(ROOTLESS, "1")
-        .env("SSL_CERT_FILE", "/dev/null")
-        .env_remove("SSL_CERT_DIR")
-        .output()
-        .unwrap();
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}");
-    assert!(shown.contains("1 passed"), "{shown}");
 }

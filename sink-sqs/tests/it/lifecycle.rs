@@ -4,10 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dispatch_api::{Admission, DrainReport, Ordering, Outcome, Sink as _};
-use sink_testkit::sqs::Operation;
+use sink_testkit::sqs::{Hold, Operation};
 use tokio::time::Instant;
 
 use crate::bench::{Bench, FIFO_QUEUE, QUEUE, config, ctx, envelope, parts, sink};
+
+/// Waits for a request at the gate, and not for ever.
+async fn arrived(hold: &Hold) {
+    tokio::time::timeout(Duration::from_secs(10), hold.arrived())
+        .await
+        .unwrap();
+}
 
 #[tokio::test]
 async fn a_delivery_that_is_never_polled_sends_nothing() {
@@ -25,7 +32,7 @@ async fn a_delivery_dropped_on_its_way_leaves_the_sink_in_order() {
     tokio::select! {
         biased;
         _ = bench.deliver() => unreachable!("the server holds the request"),
-        () = hold.arrived() => {}
+        () = arrived(&hold) => {}
     }
     drop(hold);
     bench.deliver().await.unwrap();
@@ -45,7 +52,7 @@ async fn a_drain_waits_for_what_runs_and_then_the_sink_is_closed() {
         let sink = Arc::clone(&sink);
         async move { sink.deliver(&envelope(), &ctx()).await }
     });
-    hold.arrived().await;
+    arrived(&hold).await;
     let draining = tokio::spawn({
         let sink = Arc::clone(&sink);
         async move { sink.drain(Instant::now() + Duration::from_secs(5)).await }
@@ -73,7 +80,7 @@ async fn a_drain_ends_at_its_deadline_and_says_what_is_missing() {
         let sink = Arc::clone(&sink);
         async move { sink.deliver(&envelope(), &ctx()).await }
     });
-    hold.arrived().await;
+    arrived(&hold).await;
     let report = sink.drain(Instant::now() + Duration::from_millis(10)).await;
     assert_eq!(report, DrainReport::new(0, 1));
     hold.release();

@@ -220,12 +220,22 @@ async fn an_empty_503_is_a_pause_whose_outcome_is_unknown() {
 async fn a_redirect_is_not_followed() {
     let elsewhere = SqsServer::start().await.unwrap();
     let location = HeaderValue::from_str(&elsewhere.endpoint()).unwrap();
-    let bench = Bench::faulty(Fault::answer(Answer::redirect(location))).await;
-    let error = bench.deliver().await.unwrap_err();
-    assert_eq!(parts(&error), ("transient", Outcome::Unknown, "HttpStatus"));
-    assert_eq!(error.status(), Some(307));
+    for status in [
+        StatusCode::MOVED_PERMANENTLY,
+        StatusCode::FOUND,
+        StatusCode::SEE_OTHER,
+        StatusCode::TEMPORARY_REDIRECT,
+        StatusCode::PERMANENT_REDIRECT,
+    ] {
+        let redirect = Answer::redirect(location.clone()).with_status(status);
+        let bench = Bench::faulty(Fault::answer(redirect)).await;
+        let error = bench.deliver().await.unwrap_err();
+        assert_eq!(parts(&error), ("transient", Outcome::Unknown, "HttpStatus"));
+        assert_eq!(error.status(), Some(status.as_u16()));
+        assert_eq!(bench.server.requests().len(), 1);
+        assert_eq!(bench.stored().len(), 0);
+    }
     assert_eq!(elsewhere.connections(), 0);
-    assert_eq!(bench.stored().len(), 0);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use dispatch_api::{ErrorChain, Outcome, Sink as _, SinkError};
 use sink_testkit::sqs::{Fault, Operation};
 use tokio::time::Instant;
 
-use crate::bench::{Bench, QUEUE, config, ctx, envelope, parts, sink};
+use crate::bench::{Bench, QUEUE, config, ctx, envelope, parts, run_again, sink};
 use crate::raw::{RawServer, Then, answer};
 
 /// One delivery to a server that treats it so.
@@ -119,9 +119,11 @@ async fn a_timeout_while_connecting_is_not_stored() {
 async fn the_deliverys_deadline_wins_where_it_is_sooner() {
     let server = RawServer::start(Then::Silence).await;
     let sink = sink(config(&server.queue_url()).timeout_ms(60_000));
-    let soon = ctx().with_deadline(Instant::now() + Duration::from_millis(200));
+    let begun = Instant::now();
+    let soon = ctx().with_deadline(begun + Duration::from_millis(200));
     let error = sink.deliver(&envelope(), &soon).await.unwrap_err();
     assert_eq!(parts(&error), ("transient", Outcome::Unknown, "Timeout"));
+    assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
 #[tokio::test]
@@ -199,4 +201,26 @@ async fn requests_go_through_the_configured_proxy_and_no_other() {
     assert_eq!(parts(&error), ("transient", Outcome::Unknown, "HttpStatus"));
     assert_eq!(error.status(), Some(407));
     assert!(proxy.requests()[0].starts_with("POST http://queue.invalid/ HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn proxies_of_the_environment_are_not_used() {
+    const PROXIED: &str = "SINK_SQS_TEST_WITH_PROXY";
+    if std::env::var_os(PROXIED).is_some() {
+        Bench::standard().await.deliver().await.unwrap();
+        return;
+    }
+    // Nobody listens at the port of the discard service.
+    let nowhere = "http://127.0.0.1:9";
+    run_again(
+        "transport::proxies_of_the_environment_are_not_used",
+        &[
+            (PROXIED, "1"),
+            ("HTTP_PROXY", nowhere),
+            ("http_proxy", nowhere),
+            ("ALL_PROXY", nowhere),
+            ("NO_PROXY", ""),
+            ("no_proxy", ""),
+        ],
+    );
 }
