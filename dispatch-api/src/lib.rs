@@ -26,12 +26,12 @@ pub use crate::envelope::{
     Envelope, EnvelopeId, HeaderField, InvalidEnvelopeId, Verification, idempotency_key,
 };
 pub use crate::error::{ErrorChain, ErrorClass, Outcome, SinkError};
-pub use crate::headers::HeaderForwarding;
+pub use crate::headers::{HeaderForwarding, is_header_name};
 pub use crate::message::{
     Content, DEFAULT_INLINE_MAX_BYTES, DecodeError, DecodeErrorCode, MESSAGE_VERSION, Message,
     push_json_string,
 };
-pub use crate::options::{Problem, Problems, read_options, unknown};
+pub use crate::options::{Problem, Problems, read_options, shown, unknown};
 pub use crate::registry::{
     BuildError, BuildSink, BuiltSink, DuplicateKind, Fingerprint, Registry, SinkKey, SinkPlugin,
 };

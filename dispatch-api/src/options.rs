@@ -24,7 +24,7 @@ impl fmt::Display for Problem {
         if self.path.is_empty() {
             f.write_str(&self.text)
         } else {
-            write!(f, "{}: {}", self.path, self.text)
+            write!(f, "{}: {}", shown(&self.path, 256), self.text)
         }
     }
 }
@@ -32,6 +32,25 @@ impl fmt::Display for Problem {
 /// Everything wrong with a configuration, in the order in which it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
+
+/// Text of unknown origin as it may be shown: on one line, without control characters,
+/// cut after `max` characters.
+#[must_use]
+pub fn shown(text: &str, max: usize) -> String {
+    let mut shown = String::new();
+    for (index, character) in text.chars().enumerate() {
+        if index == max {
+            shown.push('…');
+            break;
+        }
+        if character.is_control() {
+            shown.extend(character.escape_debug());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
 
 impl Problems {
     /// None so far.
@@ -54,6 +73,13 @@ impl Problems {
             path: join(prefix, &problem.path),
             text: problem.text,
         }));
+    }
+
+    /// Drops every problem at `path` but the first, which is what the others follow from.
+    pub fn keep_first_at(&mut self, path: &str) {
+        let mut found = false;
+        self.0
+            .retain(|problem| problem.path != path || !std::mem::replace(&mut found, true));
     }
 
     /// Whether there are none.
@@ -140,9 +166,13 @@ where
 
 /// Says that `word` is unknown, which is the nearest known one, and what is known.
 pub fn unknown<'a>(what: &str, word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    const LONGEST_SHOWN: usize = 64;
     let known: BTreeSet<&str> = known.into_iter().collect();
+    let is_a_word = word.len() <= LONGEST_SHOWN;
     let nearest = known
         .iter()
+        // A long text is nobody's misspelt key, and costly to compare.
+        .filter(|_| is_a_word)
         .map(|name| (strsim::damerau_levenshtein(name, word), *name))
         .filter(|(distance, name)| *distance <= 1.max(name.chars().count() / 3))
         .min();
@@ -150,6 +180,7 @@ pub fn unknown<'a>(what: &str, word: &str, known: impl IntoIterator<Item = &'a s
         true => "none".to_owned(),
         false => known.into_iter().collect::<Vec<_>>().join(", "),
     };
+    let word = shown(word, LONGEST_SHOWN);
     match nearest {
         Some((_, name)) => {
             format!("unknown {what} `{word}`, did you mean `{name}`? known: {known}")
@@ -254,6 +285,9 @@ fn expectation(message: &str) -> String {
         "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "a tuple of size 2" => "a list of two",
         other => other,
     };
     format!("expected {expected}")
@@ -379,6 +413,14 @@ mod tests {
                 "{problem}"
             );
         }
+    }
+
+    #[test]
+    fn a_hostile_key_is_shown_cut_and_without_control_characters() {
+        let key = format!("\u{1b}[31m\nline 9: fine{}", "x".repeat(1_000_000));
+        let (_, problems) = read(&json!({key: 1}));
+        assert!(problems[0].len() < 1_000, "{} bytes", problems[0].len());
+        assert!(!problems[0].contains(['\u{1b}', '\n']), "{}", problems[0]);
     }
 
     #[test]

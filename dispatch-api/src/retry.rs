@@ -114,7 +114,7 @@ impl RetryPolicy {
         }
         // 0.8 to 1.2 of the pause, so that the average stays the policy's.
         let spread = draw.of(pause / 5).saturating_mul(2);
-        (pause - pause / 5 + spread).min(self.max)
+        (pause - pause / 5).saturating_add(spread).min(self.max)
     }
 }
 
@@ -176,6 +176,20 @@ mod tests {
             assert_eq!(pause, Duration::from_secs(300), "attempt {number}");
             assert!(throttle_after(attempt(number), Draw::new(0.99)) < THROTTLE_CAP);
         }
+    }
+
+    #[test]
+    fn the_longest_durations_saturate_too() {
+        let policy = RetryPolicy {
+            base: Duration::MAX,
+            max: Duration::MAX,
+            ..RetryPolicy::default()
+        };
+        for draw in [0.0, 0.5, 1.0] {
+            let pause = policy.pause(attempt(1), ErrorClass::Transient, Draw::new(draw));
+            assert!(pause.unwrap() >= Duration::MAX / 5 * 3, "{draw}");
+        }
+        assert!(throttle_after(attempt(u32::MAX), Draw::new(1.0)) <= THROTTLE_CAP);
     }
 
     #[test]

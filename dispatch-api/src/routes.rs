@@ -172,16 +172,45 @@ impl TenantRoutes {
     /// for it.
     #[must_use]
     pub fn select(&self, source_id: &str, tenant_id: Option<&str>) -> Option<Selection> {
+        self.take(source_id, tenant_id, |_| true)
+    }
+
+    /// As [`TenantRoutes::select`], for the one sink of this name: the others are not
+    /// held. The selection is empty when no route leads to it (any more).
+    #[must_use]
+    pub fn select_one(
+        &self,
+        source_id: &str,
+        tenant_id: Option<&str>,
+        sink: &str,
+    ) -> Option<Selection> {
+        self.take(source_id, tenant_id, |named| named.name() == sink)
+    }
+
+    fn take(
+        &self,
+        source_id: &str,
+        tenant_id: Option<&str>,
+        wanted: impl Fn(&NamedSink) -> bool,
+    ) -> Option<Selection> {
         loop {
             let table = self.table.load();
             let route = table.sources.get(source_id)?;
             let sinks = tenant_id
                 .and_then(|tenant| table.tenants.get(tenant))
                 .unwrap_or(&route.sinks);
-            let leases: Option<Vec<RouteLease>> = sinks.iter().map(RouteLease::take).collect();
-            // A sink that lets nobody in was swapped out after the table was
-            // loaded: the new one is there already.
-            if let Some(leases) = leases {
+            let mut leases = Vec::with_capacity(sinks.len());
+            let mut is_whole = true;
+            for named in sinks.iter().filter(|named| wanted(named)) {
+                match RouteLease::take(named) {
+                    Some(lease) => leases.push(lease),
+                    None => is_whole = false,
+                }
+            }
+            // A sink that lets nobody in was swapped out after the table was loaded: the
+            // new one is there already. Where the table is still the same, somebody else
+            // drained the sink, and it is left out.
+            if is_whole || Arc::ptr_eq(&table, &self.table.load()) {
                 return Some(Selection {
                     leases,
                     forward_headers: Arc::clone(&route.forward_headers),
@@ -200,7 +229,8 @@ impl TenantRoutes {
     ///
     /// Deliveries in flight finish on the sink they hold, later ones use the new.
     /// A sink whose key is in the new routes is kept as it is; one that no route
-    /// leads to any more is drained, until the deadline at the latest. Dropping
+    /// leads to any more is drained, until the deadline at the latest. A drained sink
+    /// takes nothing any more: build it anew to route to it again. Dropping
     /// the future leaves the new routes in place and the drain undone.
     pub async fn swap_tenant(
         &self,

@@ -102,6 +102,35 @@ fn owned(text: Option<&str>) -> Option<String> {
     text.map(str::to_owned)
 }
 
+#[test]
+fn of_a_repeated_name_the_last_one_counts_as_the_sdk_has_it() {
+    let message = |headers: &str| {
+        format!(
+            r#"{{"v":1,"id":"a","source_id":"s","received_at":1,"size":0,"body_base64":"",
+                "headers":{headers}}}"#
+        )
+    };
+    for headers in [
+        r#"{"a":1,"a":"2"}"#,
+        r#"{"a":"1","b":"x","a":"2"}"#,
+        r#"{"a":"1","a":2}"#,
+    ] {
+        let bytes = message(headers).into_bytes();
+        match (Message::decode(&bytes), ankusa::decode_message(&bytes)) {
+            (Ok(ours), Ok(theirs)) => {
+                let ours: std::collections::BTreeMap<_, _> = ours
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (name.to_string(), value.to_string()))
+                    .collect();
+                assert_eq!(ours, theirs.headers, "{headers}");
+            }
+            (Err(ours), Err(theirs)) => assert_eq!(ours.field, theirs.field, "{headers}"),
+            (ours, theirs) => panic!("{headers}: we say {ours:?}, the SDK says {theirs:?}"),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 

@@ -300,6 +300,60 @@ async fn a_tenants_sinks_replace_the_sources_and_leave_its_headers_alone() {
     assert!(routes.select("stripe", Some("acme")).is_none());
 }
 
+#[tokio::test]
+async fn a_route_back_to_a_drained_sink_leads_nowhere_and_a_rebuilt_one_works() {
+    let (first, second) = (
+        memory("acme", Duration::ZERO),
+        memory("acme", Duration::ZERO),
+    );
+    let a = named("a", &first, json!({"queue": "a"}), "");
+    let b = named("b", &second, json!({"queue": "b"}), "");
+    let table = |sink: &NamedSink| {
+        RouteTable::new().with_source("github", [sink.clone()], HeaderForwarding::Default)
+    };
+    let routes = TenantRoutes::new(table(&a));
+    routes.swap(table(&b), soon()).await;
+    routes.swap(table(&a), soon()).await;
+    assert!(routes.select("github", None).unwrap().leases.is_empty());
+
+    let rebuilt = memory("acme", Duration::ZERO);
+    let again = named("a", &rebuilt, json!({"queue": "a", "again": true}), "");
+    routes.swap(table(&again), soon()).await;
+    deliver_one(&routes).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_sink_can_be_held_without_the_others_of_its_route() {
+    let (first, second) = (
+        memory("acme", Duration::ZERO),
+        memory("acme", Duration::ZERO),
+    );
+    let sinks = [
+        named("a", &first, json!({"queue": "a"}), ""),
+        named("b", &second, json!({"queue": "b"}), ""),
+    ];
+    let routes = TenantRoutes::new(RouteTable::new().with_source(
+        "github",
+        sinks,
+        HeaderForwarding::Default,
+    ));
+    let held = routes.select_one("github", None, "b").unwrap();
+    assert_eq!(held.leases.len(), 1);
+    assert_eq!(held.leases[0].name(), "b");
+    let report = routes.drain(Instant::now()).await;
+    let of = |name: &str| {
+        report
+            .drained
+            .iter()
+            .find(|(sink, _)| sink == name)
+            .unwrap()
+            .1
+    };
+    assert_eq!(of("a"), DrainReport::new(0, 0));
+    assert_eq!(of("b"), DrainReport::new(0, 1));
+    assert!(routes.select_one("github", None, "b").is_none());
+}
+
 async fn deliver_one(routes: &TenantRoutes) -> Result<Receipt, SinkError> {
     let selection = routes.select("github", None).unwrap();
     selection.leases[0]

@@ -347,14 +347,13 @@ impl<'a> Value<'a> {
             Self::Object(members) => members,
             _ => return None,
         };
-        let mut headers = Vec::with_capacity(members.len());
-        for (name, value) in members {
-            let Self::Text(value) = value else {
-                return None;
-            };
-            headers.push((name, value));
-        }
-        Some(last_of_each_name(headers))
+        last_of_each_name(members)
+            .into_iter()
+            .map(|(name, value)| match value {
+                Self::Text(value) => Some((name, value)),
+                _ => None,
+            })
+            .collect()
     }
 
     fn verification(self) -> Result<Option<Verification>, ()> {
@@ -382,8 +381,8 @@ impl<'a> Value<'a> {
 
 /// Of members with one name the last counts, as in any JSON object.
 fn last_of_each_name<'a>(
-    mut members: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
+    mut members: Vec<(Cow<'a, str>, Value<'a>)>,
+) -> Vec<(Cow<'a, str>, Value<'a>)> {
     let mut seen = HashSet::with_capacity(members.len());
     let repeated: Vec<usize> = (0..members.len())
         .rev()
