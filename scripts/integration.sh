@@ -3,11 +3,14 @@
 # dispatcher against SQS emulators that others wrote. Installs what it needs into .venv
 # and .integration, starts what it tests, and stops it.
 #
-# DISPATCH_HOOKS names another file of hooks to send; the default is the demo's.
+# DISPATCH_HOOKS names the file of hooks to send. The default is a larger set of real ones
+# where it lies beside the checkout, else the demo's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-hooks=${DISPATCH_HOOKS:-examples/dispatcher/demo/hooks.ndjson}
+beside=../shared/input/github-hooks.ndjson
+[ -f "$beside" ] || beside=examples/dispatcher/demo/hooks.ndjson
+hooks=${DISPATCH_HOOKS:-$beside}
 work=.integration
 mkdir -p "$work"
 pids=()

@@ -82,6 +82,21 @@ impl Problems {
             .retain(|problem| problem.path != path || !std::mem::replace(&mut found, true));
     }
 
+    /// Replaces whatever was found at `path` and below it by one problem with this text,
+    /// if anything was.
+    pub fn explain(&mut self, path: &str, text: impl Into<String>) {
+        let before = self.0.len();
+        self.0.retain(|problem| {
+            !problem
+                .path
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        });
+        if self.0.len() < before {
+            self.add(path, text);
+        }
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -34,6 +34,8 @@ struct RawConfig {
 #[serde(default)]
 struct RawDispatch {
     sink_concurrency: Option<usize>,
+    max_inflight: Option<usize>,
+    max_inflight_bytes: Option<usize>,
     retry: RawRetry,
     instance: Option<String>,
     region: Option<String>,
@@ -67,12 +69,33 @@ struct RawTenant {
     sinks: Vec<String>,
 }
 
+/// How many hooks are on their way at once, those that wait for a retry included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InFlightLimits {
+    /// Hooks. Default 4,096.
+    pub hooks: NonZeroUsize,
+    /// Bytes of their lines. A hook that is heavier goes alone. Default 128 MiB.
+    pub bytes: NonZeroUsize,
+}
+
+impl Default for InFlightLimits {
+    fn default() -> Self {
+        Self {
+            hooks: NonZeroUsize::new(4_096).expect("4,096 is not zero"),
+            bytes: NonZeroUsize::new(128 << 20).expect("128 MiB are not zero"),
+        }
+    }
+}
+
 /// A configuration that was checked, with its sinks built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// When to try again.
     pub retry: RetryPolicy,
+    /// How much is on its way at once.
+    pub in_flight: InFlightLimits,
     /// What the sinks share.
     pub services: HostServices,
     /// Who receives what.
@@ -115,16 +138,14 @@ impl Config {
     ) -> Result<Self, Problems> {
         let mut problems = Problems::new();
         let value = file::parse(text)?;
-        let value = environment::fill(value, &services, &mut problems);
+        let (value, unset) = environment::fill(value, &services, &mut problems);
         let raw: RawConfig = read_options(&value, &mut problems);
 
         let mut services = services;
-        if let Some(concurrency) = raw.dispatch.sink_concurrency {
-            match NonZeroUsize::new(concurrency) {
-                Some(concurrency) => services = services.with_sink_concurrency(concurrency),
-                None => problems.add("dispatch.sink_concurrency", "expected 1 or more"),
-            }
+        if let Some(concurrency) = raw.dispatch.sink_concurrency(&mut problems) {
+            services = services.with_sink_concurrency(concurrency);
         }
+        let in_flight = raw.dispatch.in_flight(&mut problems);
         if let Some(claim_check) = &raw.claim_check
             && let Some(store) = open_claim_check(claim_check, &services, &mut problems)
         {
@@ -134,8 +155,12 @@ impl Config {
         let origin = raw.dispatch.origin(&mut problems);
         let sinks = build_sinks(&raw.sinks, registry, &services, &mut problems);
         let routes = raw.routes(&sinks, &mut problems);
+        for path in unset {
+            problems.keep_first_at(&path);
+        }
         problems.into_result(Self {
             retry,
+            in_flight,
             services,
             routes,
             sinks: raw.sinks.into_keys().collect(),
@@ -178,7 +203,28 @@ impl RawRetry {
     }
 }
 
+/// More would not make anything faster, and cannot be counted at some point.
+const MOST_AT_ONCE: usize = 1_024;
+const MOST_HOOKS: usize = 1_000_000;
+const MOST_BYTES: usize = 64 << 30;
+
 impl RawDispatch {
+    fn sink_concurrency(&self, problems: &mut Problems) -> Option<NonZeroUsize> {
+        let path = "dispatch.sink_concurrency";
+        within(self.sink_concurrency, MOST_AT_ONCE, path, problems)
+    }
+
+    fn in_flight(&self, problems: &mut Problems) -> InFlightLimits {
+        let default = InFlightLimits::default();
+        let (hooks, bytes) = (self.max_inflight, self.max_inflight_bytes);
+        InFlightLimits {
+            hooks: within(hooks, MOST_HOOKS, "dispatch.max_inflight", problems)
+                .unwrap_or(default.hooks),
+            bytes: within(bytes, MOST_BYTES, "dispatch.max_inflight_bytes", problems)
+                .unwrap_or(default.bytes),
+        }
+    }
+
     fn origin(&self, problems: &mut Problems) -> Option<Arc<Origin>> {
         match (&self.instance, &self.region) {
             (Some(instance), region) => Some(Arc::new(Origin::new(instance, region.clone()))),
@@ -194,6 +240,20 @@ impl RawDispatch {
     }
 }
 
+fn within(
+    value: Option<usize>,
+    most: usize,
+    path: &str,
+    problems: &mut Problems,
+) -> Option<NonZeroUsize> {
+    let value = value?;
+    let number = NonZeroUsize::new(value).filter(|number| number.get() <= most);
+    if number.is_none() {
+        problems.add(path, format!("expected 1 to {most}"));
+    }
+    number
+}
+
 impl RawConfig {
     fn routes(
         &self,
@@ -201,7 +261,7 @@ impl RawConfig {
         problems: &mut Problems,
     ) -> RouteTable {
         let mut table = RouteTable::new();
-        if self.sources.is_empty() {
+        if self.sources.is_empty() && !problems.iter().any(|problem| problem.path == "sources") {
             problems.add(
                 "sources",
                 "name at least one source: [sources.NAME] with sinks = [\"…\"]",
@@ -251,7 +311,7 @@ fn build_sinks<'a>(
     services: &HostServices,
     problems: &mut Problems,
 ) -> BTreeMap<&'a str, Option<NamedSink>> {
-    if sinks.is_empty() {
+    if sinks.is_empty() && !problems.iter().any(|problem| problem.path == "sinks") {
         problems.add(
             "sinks",
             "name at least one sink: [sinks.NAME] with kind = \"…\"",
@@ -272,9 +332,13 @@ fn build_sinks<'a>(
                     None
                 }
             },
-            _ => {
+            other => {
                 let kinds: Vec<&str> = registry.plugins().map(|plugin| plugin.kind).collect();
-                let text = format!("is missing: one of {}", kinds.join(", "));
+                let what = match other {
+                    None => "is missing",
+                    Some(_) => "expected a string",
+                };
+                let text = format!("{what}: one of {}", kinds.join(", "));
                 problems.add(format!("{path}.kind"), text);
                 None
             }

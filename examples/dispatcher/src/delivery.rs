@@ -2,15 +2,19 @@
 
 use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dispatch_api::{
     Admission, ClaimRef, DeliveryContext, Envelope, HostServices, Ordering, Origin, Outcome,
-    Receipt, RetryPolicy, SinkError, TenantRoutes, deliver_contained,
+    Receipt, RetryPolicy, SinkError, TenantRoutes, deliver_contained, shown,
 };
-use tokio::sync::{OnceCell, Semaphore, oneshot};
+use futures_util::FutureExt as _;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::{Instant, sleep};
 
+use crate::lanes::Turn;
+use crate::notices::Notices;
 use crate::stop::Stop;
 
 /// What a host needs to deliver hooks.
@@ -22,6 +26,7 @@ pub struct Deliverer {
     origin: Option<Arc<Origin>>,
     /// Places for deliveries at sinks that do not bound themselves, by name.
     places: Mutex<HashMap<String, Arc<Semaphore>>>,
+    notices: Notices,
     stop: Stop,
 }
 
@@ -49,12 +54,38 @@ impl Journey {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// The sink's name.
-    pub sink: String,
+    /// The sink's name; `None` when no route leads to any.
+    pub sink: Option<String>,
     /// How many attempts were made.
     pub attempts: u32,
     /// The confirmation, or the last error: a dead letter.
     pub result: Result<Receipt, SinkError>,
+    /// Whether the destination may hold the message although the delivery was given
+    /// up: unknown as soon as it was unknown after any attempt.
+    pub outcome: Outcome,
+}
+
+impl Verdict {
+    /// A delivery that was given up before any attempt.
+    #[must_use]
+    pub fn refused(sink: Option<String>, error: SinkError) -> Self {
+        Self {
+            sink,
+            attempts: 0,
+            outcome: error.outcome(),
+            result: Err(error),
+        }
+    }
+}
+
+/// A sink that receives a hook.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Receiver {
+    /// The sink's name.
+    pub sink: String,
+    /// Whether its deliveries have an order.
+    pub is_ordered: bool,
 }
 
 impl Deliverer {
@@ -73,6 +104,7 @@ impl Deliverer {
             services,
             origin,
             places: Mutex::default(),
+            notices: Notices::default(),
             stop,
         }
     }
@@ -83,19 +115,18 @@ impl Deliverer {
         &self.routes
     }
 
-    /// The names of the sinks that receive a hook now, and whether each keeps the
-    /// order only of deliveries that wait for one another.
+    /// The sinks that receive a hook now; `None` when nobody receives its source.
     #[must_use]
-    pub fn receivers(&self, envelope: &Envelope) -> Option<Vec<(String, bool)>> {
+    pub fn receivers(&self, envelope: &Envelope) -> Option<Vec<Receiver>> {
         let selection = self
             .routes
             .select(envelope.source_id(), envelope.tenant_id())?;
         let leases = selection.leases.iter();
         Some(
             leases
-                .map(|lease| {
-                    let in_turn = lease.guarantees().ordering == Ordering::PerKeyWhenAwaited;
-                    (lease.name().to_owned(), in_turn)
+                .map(|lease| Receiver {
+                    sink: lease.name().to_owned(),
+                    is_ordered: lease.guarantees().ordering != Ordering::None,
                 })
                 .collect(),
         )
@@ -104,44 +135,54 @@ impl Deliverer {
     /// Delivers a hook to the sink of this name: attempts by the retry policy until it is
     /// stored, refused for good, or the host stops.
     ///
-    /// The first attempt waits for `turn`; a later one is a later send and waits for
-    /// nobody.
+    /// The hook waits for its `turn` until the sink has taken it, whatever it then says;
+    /// a later attempt is a later send and waits for nobody. A refusal at a ceiling of the
+    /// sink's own queue is no attempt: the hook waits on in its place.
     pub async fn deliver(&self, journey: &Journey, sink: &str, turn: Turn) -> Verdict {
         let mut turn = Some(turn);
-        let mut attempt = NonZeroU32::MIN;
-        let (attempts, result) = loop {
-            let result = self.attempt(journey, sink, attempt, turn.take()).await;
-            let error = match result {
-                Ok(receipt) => break (attempt.get(), Ok(receipt)),
-                Err(Failure::Interrupted(error)) => break (attempt.get(), Err(error)),
-                Err(Failure::NeverStarted) => break (attempt.get() - 1, Err(never_started())),
+        let mut attempts = 0;
+        let mut outcome = Outcome::NotStored;
+        let mut last: Option<SinkError> = None;
+        let result = loop {
+            let number = NonZeroU32::MIN.saturating_add(attempts);
+            let error = match self.attempt(journey, sink, number, &mut turn).await {
+                Ok(receipt) => {
+                    attempts = number.get();
+                    break Ok(receipt);
+                }
+                Err(Failure::NeverStarted) => break Err(last.unwrap_or_else(never_started)),
+                Err(Failure::Interrupted(error)) => {
+                    attempts = number.get();
+                    outcome = Outcome::Unknown;
+                    break Err(error);
+                }
                 Err(Failure::Refused(error)) => error,
             };
-            let pause = self
-                .retry
-                .pause(attempt, error.class(), self.services.draw());
-            let Some(pause) = pause else {
-                break (attempt.get(), Err(error));
+            if error.outcome() == Outcome::Unknown {
+                outcome = Outcome::Unknown;
+            }
+            let pause = match error.class() {
+                dispatch_api::ErrorClass::RetryAfter(pause) if is_full(&error) => Some(pause),
+                class => {
+                    attempts = number.get();
+                    self.retry.pause(number, class, self.services.draw())
+                }
             };
-            tracing::debug!(
-                sink,
-                id = %journey.envelope.id(),
-                attempt,
-                pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                class = error.class().as_str(),
-                code = error.code(),
-                "will try again"
-            );
+            let Some(pause) = pause else {
+                break Err(error);
+            };
+            self.notices.will_try_again(sink, &error, pause);
             tokio::select! {
                 () = sleep(pause) => {}
-                () = self.stop.requested() => break (attempt.get(), Err(error)),
+                () = self.stop.requested() => break Err(error),
             }
-            attempt = attempt.saturating_add(1);
+            last = Some(error);
         };
         Verdict {
-            sink: sink.to_owned(),
+            sink: Some(sink.to_owned()),
             attempts,
             result,
+            outcome,
         }
     }
 
@@ -149,55 +190,62 @@ impl Deliverer {
         &self,
         journey: &Journey,
         sink: &str,
-        attempt: NonZeroU32,
-        turn: Option<Turn>,
+        number: NonZeroU32,
+        turn: &mut Option<Turn>,
     ) -> Result<Receipt, Failure> {
-        let _turn = match turn {
-            Some(turn) => Some(
-                self.unless_stopped(turn.come())
-                    .await
-                    .ok_or(Failure::NeverStarted)?,
-            ),
-            None => None,
-        };
+        if let Some(turn) = turn {
+            self.unless_stopped(turn.come()).await?;
+        }
         let place = self.place(sink);
         let envelope = &journey.envelope;
         let permit = self
             .unless_stopped(place.acquire())
-            .await
-            .ok_or(Failure::NeverStarted)?
+            .await?
             .expect("the semaphore is never closed");
         let selection = self
             .routes
-            .select(envelope.source_id(), envelope.tenant_id())
+            .select_one(envelope.source_id(), envelope.tenant_id(), sink)
             .ok_or_else(|| Failure::Refused(no_route(envelope.source_id())))?;
         let lease = selection
             .leases
-            .iter()
-            .find(|lease| lease.name() == sink)
+            .first()
             .ok_or_else(|| Failure::Refused(route_removed(sink)))?;
         // A sink that bounds itself is handed deliveries freely.
         let _permit = (lease.admission() == Admission::HostLimited).then_some(permit);
-        let mut ctx = DeliveryContext::attempt(attempt)
+        let mut ctx = DeliveryContext::attempt(number)
             .with_forward_headers(Arc::clone(&selection.forward_headers));
         if let Some(origin) = &self.origin {
             ctx = ctx.with_origin(Arc::clone(origin));
         }
+        let until_stop = self.stop.deadline_passed();
         let delivering = async {
             if let Some(claim) = self.claim(journey, lease.inline_max_bytes()).await? {
                 ctx = ctx.with_claim(claim);
             }
-            deliver_contained(&**lease, envelope, &ctx).await
+            let mut delivery = pin!(deliver_contained(&**lease, envelope, &ctx));
+            let admitted = delivery.as_mut().now_or_never();
+            if lease.guarantees().ordering == Ordering::PerKey && admitted.is_none() {
+                // The sink keeps the order of first polls: the next one may come.
+                *turn = None;
+            }
+            match admitted {
+                Some(result) => result,
+                None => delivery.await,
+            }
         };
-        tokio::select! {
+        let result = tokio::select! {
             biased;
-            result = delivering => result.map_err(Failure::Refused),
-            () = self.stop.deadline_passed() => Err(Failure::Interrupted(SinkError::transient(
+            result = delivering => result,
+            () = until_stop => return Err(Failure::Interrupted(SinkError::transient(
                 Outcome::Unknown,
                 "Interrupted",
                 "the host stopped before the sink answered",
             ))),
+        };
+        if !result.as_ref().is_err_and(is_full) {
+            *turn = None;
         }
+        result.map_err(Failure::Refused)
     }
 
     /// Stores the body once, for all sinks that want it by reference.
@@ -229,11 +277,11 @@ impl Deliverer {
         place
     }
 
-    async fn unless_stopped<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
+    async fn unless_stopped<T>(&self, wait: impl Future<Output = T>) -> Result<T, Failure> {
         tokio::select! {
             biased;
-            () = self.stop.requested() => None,
-            done = wait => Some(done),
+            () = self.stop.requested() => Err(Failure::NeverStarted),
+            done = wait => Ok(done),
         }
     }
 }
@@ -247,19 +295,25 @@ enum Failure {
     NeverStarted,
 }
 
+/// The sink's own queue had no place: nothing was attempted.
+fn is_full(error: &SinkError) -> bool {
+    error.code() == "BatchQueueFull"
+}
+
 fn never_started() -> SinkError {
     SinkError::transient(
         Outcome::NotStored,
         "Interrupted",
-        "the host stopped before this attempt began",
+        "the host stopped before the first attempt began",
     )
 }
 
 /// Nobody receives the hooks of this source.
 pub(crate) fn no_route(source_id: &str) -> SinkError {
+    let source = shown(source_id, 64);
     SinkError::config(
         "NoRoute",
-        format!("no sink receives the hooks of source `{source_id}`: add [sources.{source_id}]"),
+        format!("no sink receives the hooks of source `{source}`: add [sources.{source}]"),
     )
 }
 
@@ -268,53 +322,6 @@ fn route_removed(sink: &str) -> SinkError {
         "RouteRemoved",
         format!("no route leads to the sink `{sink}` any more: deliver the hook again"),
     )
-}
-
-/// The order of first attempts at sinks that keep the order of awaited deliveries
-/// only: those of one sink, source and tenant go one after the other.
-#[derive(Debug, Default)]
-pub struct Lanes {
-    last: HashMap<(String, String, Option<String>), oneshot::Receiver<()>>,
-}
-
-impl Lanes {
-    /// A place behind those that joined before.
-    pub fn join(&mut self, sink: &str, envelope: &Envelope) -> Turn {
-        let (done, next) = oneshot::channel();
-        let key = (
-            sink.to_owned(),
-            envelope.source_id().to_owned(),
-            envelope.tenant_id().map(str::to_owned),
-        );
-        let before = self.last.insert(key, next);
-        Turn {
-            before,
-            _done: Some(done),
-        }
-    }
-}
-
-/// A place in the order of first attempts. Dropping it lets the next one go.
-#[derive(Debug, Default)]
-pub struct Turn {
-    before: Option<oneshot::Receiver<()>>,
-    _done: Option<oneshot::Sender<()>>,
-}
-
-impl Turn {
-    /// A turn that waits for nobody.
-    #[must_use]
-    pub fn free() -> Self {
-        Self::default()
-    }
-
-    async fn come(mut self) -> Self {
-        if let Some(before) = self.before.take() {
-            // The one before says that it is done by dropping its end.
-            let _ = before.await;
-        }
-        self
-    }
 }
 
 /// How long hooks in flight may take once the host was told to stop.

@@ -12,6 +12,7 @@ use crate::run::{Exit, could_not_start};
 use crate::send::{Output, send};
 use crate::sqs::make_queue;
 use crate::stop::Stop;
+use crate::terminal::print;
 
 const CONFIG: &str = include_str!("../demo/demo.toml");
 const HOOKS: &str = include_str!("../demo/hooks.ndjson");
@@ -22,19 +23,19 @@ const DEAD_LETTERS: u64 = 1;
 
 pub(crate) async fn run(registry: &Registry) -> Exit {
     match deliver_samples(registry).await {
-        Ok(()) => Exit::Done,
+        Ok(shown) => print(&shown),
         Err(problem) => could_not_start(&problem),
     }
 }
 
-async fn deliver_samples(registry: &Registry) -> Result<(), String> {
+async fn deliver_samples(registry: &Registry) -> Result<String, String> {
     let server = SqsServer::start()
         .await
         .map_err(|error| format!("cannot start the embedded server: {error}"))?;
     for queue in QUEUES {
         make_queue(&server, queue).await?;
     }
-    println!("embedded SQS at {}, three queues", server.endpoint());
+    let mut text = format!("embedded SQS at {}, three queues\n", server.endpoint());
 
     let endpoint = server.endpoint();
     let services = HostServices::new().with_environment(move |name| match name {
@@ -43,25 +44,22 @@ async fn deliver_samples(registry: &Registry) -> Result<(), String> {
     });
     let config = Config::parse(CONFIG, registry, services).map_err(|error| error.to_string())?;
     let input = Input::new(BufReader::new(io::Cursor::new(HOOKS)));
-    let summary = send(config, input, Output::default(), Stop::new())
-        .await
-        .map_err(|error| error.to_string())?;
-    println!("\n{summary}");
-
+    let summary = send(config, input, Output::default(), Stop::new()).await;
+    text.push_str(&format!("\n{summary}\n"));
     for queue in QUEUES {
-        println!("\nin {queue}:");
-        show(&server, queue)?;
+        text.push_str(&format!("\nin {queue}:\n"));
+        show(&server, queue, &mut text)?;
     }
     server.shutdown().await;
     if summary.dead_lettered() == DEAD_LETTERS && summary.bad_lines == 0 {
-        Ok(())
+        Ok(text)
     } else {
-        Err("not every sample hook arrived".to_owned())
+        Err(format!("{text}\nnot every sample hook arrived"))
     }
 }
 
 /// Reads a queue back from the server itself, not through the sink.
-fn show(server: &SqsServer, queue: &str) -> Result<(), String> {
+fn show(server: &SqsServer, queue: &str, text: &mut String) -> Result<(), String> {
     let messages = server.messages(queue).map_err(|error| error.to_string())?;
     for stored in messages {
         let message = Message::decode(stored.body.as_bytes()).map_err(|error| error.to_string())?;
@@ -70,16 +68,16 @@ fn show(server: &SqsServer, queue: &str) -> Result<(), String> {
             .iter()
             .find(|(name, _)| name == "x-github-event")
             .map_or("-", |(_, event)| event);
-        print!(
+        text.push_str(&format!(
             "  {}  tenant {}  {event} ({} bytes)",
             message.id,
             message.tenant_id.as_deref().unwrap_or("-"),
             message.size
-        );
-        match &stored.group_id {
-            Some(group) => println!("  group {group}"),
-            None => println!(),
+        ));
+        if let Some(group) = &stored.group_id {
+            text.push_str(&format!("  group {group}"));
         }
+        text.push('\n');
     }
     Ok(())
 }

@@ -3,11 +3,18 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dispatch_api::{
-    Envelope, EnvelopeId, HeaderField, HostServices, Problems, SinkError, read_options,
+    Envelope, EnvelopeId, HeaderField, HostServices, Problems, SinkError, is_header_name,
+    read_options, shown,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::delivery::Verdict;
+use crate::notices::reason;
+
+/// The most headers of a hook: more than any server takes.
+const MAX_HEADERS: usize = 1_000;
 
 /// A hook as it is written. Only `source_id` and one of `body` and `body_base64` are
 /// required.
@@ -110,7 +117,9 @@ impl Hook {
         if let Some(tenant) = raw.tenant_id {
             envelope = envelope.with_tenant(tenant);
         }
+        problems.explain("headers", "expected a list of [name, value] pairs of text");
         if let Some(headers) = raw.headers {
+            check_headers(&headers, &mut problems);
             let headers = headers.into_iter();
             envelope =
                 envelope.with_headers(headers.map(|(name, value)| HeaderField::new(name, value)));
@@ -123,18 +132,46 @@ impl Hook {
         }
         problems.into_result(Self {
             envelope,
-            only_sink: raw.dead_letter.and_then(|dead| dead.sink),
+            only_sink: raw
+                .dead_letter
+                .and_then(|dead| dead.sink)
+                .filter(|sink| !sink.is_empty()),
         })
     }
 }
 
-/// A hook that `sink` did not take, as a line that is a hook again.
+/// What a server would not have taken cannot be forwarded, and is not dropped in silence.
+fn check_headers(headers: &[(String, String)], problems: &mut Problems) {
+    if headers.len() > MAX_HEADERS {
+        problems.add(
+            "headers",
+            format!("expected {MAX_HEADERS} headers at the most"),
+        );
+    }
+    if let Some((name, _)) = headers.iter().find(|(name, _)| !is_header_name(name)) {
+        problems.add(
+            "headers",
+            format!(
+                "`{}` is no header name: letters, digits and !#$%&'*+-.^_`|~ are accepted",
+                shown(name, 64)
+            ),
+        );
+    }
+}
+
+/// A hook that was not delivered, as a line that is a hook again.
+///
+/// It names the sink that did not take it, so that no other gets it twice; none where no
+/// route leads to that sink any more, so that the routes decide again.
 pub(crate) fn dead_letter_line(
     envelope: &Envelope,
-    sink: &str,
+    verdict: &Verdict,
     error: &SinkError,
-    attempts: u32,
 ) -> String {
+    let sink = verdict
+        .sink
+        .clone()
+        .filter(|_| error.code() != "RouteRemoved");
     let (body, body_base64) = match std::str::from_utf8(envelope.body()) {
         Ok(text) => (Some(text.to_owned()), None),
         Err(_) => (None, Some(STANDARD.encode(envelope.body()))),
@@ -157,12 +194,12 @@ pub(crate) fn dead_letter_line(
         body,
         body_base64,
         dead_letter: Some(RawDeadLetter {
-            sink: Some(sink.to_owned()),
+            sink,
             class: Some(error.class().to_string()),
             code: Some(error.code().to_owned()),
-            reason: Some(error.text().to_owned()),
-            outcome: Some(error.outcome().to_string()),
-            attempts: Some(attempts),
+            reason: Some(reason(error)),
+            outcome: Some(verdict.outcome.to_string()),
+            attempts: Some(verdict.attempts),
         }),
     };
     serde_json::to_string(&raw).expect("strings and numbers under string keys are JSON")
@@ -245,6 +282,31 @@ mod tests {
     }
 
     #[test]
+    fn headers_that_no_server_would_take_are_refused_with_the_hook() {
+        let hook = |headers: &str| {
+            parse(&format!(
+                r#"{{"source_id":"s","body":"a","headers":{headers}}}"#
+            ))
+        };
+        for name in ["authorization ", " cookie", "x-api-key:", "", "a b"] {
+            let problem = hook(&format!(r#"[["{name}","secret"]]"#)).unwrap_err();
+            assert!(problem.contains("is no header name"), "{problem}");
+            assert!(!problem.contains("secret"), "{problem}");
+        }
+        let many = vec![r#"["x","v"]"#; 1_001].join(",");
+        assert_eq!(
+            hook(&format!("[{many}]")).unwrap_err(),
+            "headers: expected 1000 headers at the most"
+        );
+        for wrong in [r#"{"a":"b"}"#, r#"[["a"]]"#, "7"] {
+            assert_eq!(
+                hook(wrong).unwrap_err(),
+                "headers: expected a list of [name, value] pairs of text"
+            );
+        }
+    }
+
+    #[test]
     fn a_misspelt_tenant_is_refused_rather_than_sent_to_nobodys_sink() {
         let problem = parse(r#"{"source_id":"s","body":"a","tenat_id":"acme"}"#).unwrap_err();
         assert!(
@@ -267,7 +329,11 @@ mod tests {
             .with_content_type("text/plain")
             .with_dedupe_key("d1");
             let error = SinkError::transient(Outcome::Unknown, "Timeout", "no answer");
-            let line = dead_letter_line(&envelope, "main", &error, 3);
+            let verdict = Verdict {
+                attempts: 3,
+                ..Verdict::refused(Some("main".to_owned()), error.clone())
+            };
+            let line = dead_letter_line(&envelope, &verdict, &error);
             let hook = parse(&line).unwrap();
             assert_eq!(hook.envelope, envelope);
             assert_eq!(hook.only_sink.as_deref(), Some("main"));

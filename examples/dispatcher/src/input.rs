@@ -1,5 +1,6 @@
 //! Hooks from a file or standard input, a line at a time.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -15,8 +16,8 @@ pub struct Input {
     line: u64,
 }
 
-/// One line of input.
-#[derive(Debug, PartialEq, Eq)]
+/// One line of input. `Debug` shows its number and length only.
+#[derive(PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Line {
     /// The line's number, from 1, and its bytes without the line break.
@@ -35,7 +36,11 @@ impl Input {
         Ok(if path.as_os_str() == "-" {
             Self::new(BufReader::new(tokio::io::stdin()))
         } else {
-            Self::new(BufReader::new(File::open(path).await?))
+            let file = File::open(path).await?;
+            if file.metadata().await?.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            Self::new(BufReader::new(file))
         })
     }
 
@@ -102,11 +107,20 @@ impl Input {
     }
 }
 
-impl std::fmt::Debug for Input {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Input")
             .field("line", &self.line)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(number, text) => write!(f, "Text({number}, {} bytes)", text.len()),
+            Self::TooLong(number) => write!(f, "TooLong({number})"),
+        }
     }
 }
 

@@ -1,4 +1,9 @@
 #![doc = include_str!("../README.md")]
+#![deny(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "these panic when nobody reads: use the functions of `terminal`"
+)]
 
 mod claims;
 mod cli;
@@ -8,7 +13,9 @@ mod delivery;
 mod demo;
 mod hook;
 mod input;
+mod lanes;
 pub mod log_sink;
+mod notices;
 mod report;
 mod run;
 mod send;
@@ -16,17 +23,19 @@ mod signals;
 mod sinks;
 mod sqs;
 mod stop;
+mod terminal;
 
 // Links the plugin: its registration is all that is used of it.
 use sink_sqs as _;
 
 pub use crate::claims::DirectoryClaimCheck;
 pub use crate::cli::{Cli, Command, SendArgs};
-pub use crate::config::Config;
+pub use crate::config::{Config, InFlightLimits};
 pub use crate::dead_letters::DeadLetters;
-pub use crate::delivery::{DRAIN_TIME, Deliverer, Journey, Lanes, Turn, Verdict};
+pub use crate::delivery::{DRAIN_TIME, Deliverer, Journey, Receiver, Verdict};
 pub use crate::hook::Hook;
 pub use crate::input::{Input, Line, MAX_LINE_BYTES};
+pub use crate::lanes::{Lanes, Turn};
 pub use crate::report::Summary;
 pub use crate::run::{Exit, run};
 pub use crate::send::{Output, send};

@@ -1,5 +1,6 @@
 //! See the library of this package.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -10,7 +11,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("cannot start: {error}");
+            let _ = writeln!(std::io::stderr(), "cannot start: {error}");
             return ExitCode::from(1);
         }
     };

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use dispatch_api::Envelope;
+use dispatch_api::{Envelope, shown};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::delivery::Verdict;
+use crate::notices::reason;
+use crate::send::Read;
 
 /// One delivery, as `--json` prints it.
 #[derive(Serialize)]
@@ -16,7 +18,7 @@ struct DeliveryLine<'a> {
     id: String,
     source_id: &'a str,
     tenant_id: Option<&'a str>,
-    sink: &'a str,
+    sink: Option<&'a str>,
     outcome: &'static str,
     class: Option<&'static str>,
     code: Option<&'a str>,
@@ -32,7 +34,7 @@ pub(crate) fn json_line(envelope: &Envelope, verdict: &Verdict) -> String {
         id: envelope.id().to_string(),
         source_id: envelope.source_id(),
         tenant_id: envelope.tenant_id(),
-        sink: &verdict.sink,
+        sink: verdict.sink.as_deref(),
         outcome: if error.is_some() {
             "dead_lettered"
         } else {
@@ -46,6 +48,9 @@ pub(crate) fn json_line(envelope: &Envelope, verdict: &Verdict) -> String {
     serde_json::to_string(&line).expect("strings and numbers are JSON")
 }
 
+/// How many tenants the summary tells apart.
+const MOST_TENANTS: usize = 1_000;
+
 /// What came of a run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -54,38 +59,49 @@ pub struct Summary {
     pub hooks: u64,
     /// Lines that were no hooks.
     pub bad_lines: u64,
-    /// Deliveries by sink and tenant.
+    /// Deliveries that were started: each has a verdict.
+    pub started: u64,
+    /// Deliveries by sink and tenant; beyond 1,000 of these by sink alone.
     delivered: BTreeMap<(String, String), u64>,
     /// Dead letters by sink, class and code, with the first reason.
     dead: BTreeMap<(String, &'static str, String), (u64, String)>,
     /// Dead letters that could not be written to their file.
     pub lost_letters: u64,
+    /// Dead letters for which no file was named.
+    pub letters_kept_nowhere: u64,
     /// The line after which no more was read, when the host was told to stop.
     pub stopped_after_line: Option<u64>,
+    /// Why the input ended before its end.
+    pub input_fault: Option<String>,
+    /// Why standard output took no more lines.
+    pub output_fault: Option<String>,
 }
 
 impl Summary {
     pub(crate) fn add(&mut self, envelope: &Envelope, verdict: &Verdict) {
+        let sink = shown(verdict.sink.as_deref().unwrap_or("-"), 64);
         match &verdict.result {
             Ok(_) => {
-                let tenant = envelope.tenant_id().unwrap_or("-").to_owned();
-                *self
-                    .delivered
-                    .entry((verdict.sink.clone(), tenant))
-                    .or_default() += 1;
+                let tenant = shown(envelope.tenant_id().unwrap_or("-"), 64);
+                let mut place = (sink, tenant);
+                if self.delivered.len() >= MOST_TENANTS && !self.delivered.contains_key(&place) {
+                    place.1 = "(others)".to_owned();
+                }
+                *self.delivered.entry(place).or_default() += 1;
             }
             Err(error) => {
-                let key = (
-                    verdict.sink.clone(),
-                    error.class().as_str(),
-                    error.code().to_owned(),
-                );
-                self.dead
-                    .entry(key)
-                    .or_insert_with(|| (0, error.text().to_owned()))
-                    .0 += 1;
+                let key = (sink, error.class().as_str(), error.code().to_owned());
+                self.dead.entry(key).or_insert_with(|| (0, reason(error))).0 += 1;
             }
         }
+    }
+
+    pub(crate) fn add_read(&mut self, read: Read) {
+        self.hooks = read.hooks;
+        self.bad_lines = read.bad_lines;
+        self.started = read.started;
+        self.stopped_after_line = read.stopped_after_line;
+        self.input_fault = read.fault;
     }
 
     /// How many deliveries were made.
@@ -100,10 +116,16 @@ impl Summary {
         self.dead.values().map(|(count, _)| count).sum()
     }
 
-    /// Whether every line was a hook and every hook reached every sink.
+    /// Whether all was read, every line was a hook, every hook reached every sink, and
+    /// all of that was told.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.dead.is_empty() && self.bad_lines == 0 && self.stopped_after_line.is_none()
+        self.dead.is_empty()
+            && self.bad_lines == 0
+            && self.stopped_after_line.is_none()
+            && self.input_fault.is_none()
+            && self.output_fault.is_none()
+            && self.started == self.delivered()
     }
 }
 
@@ -133,6 +155,9 @@ impl fmt::Display for Summary {
             self.delivered(),
             self.dead_lettered()
         )?;
+        if self.letters_kept_nowhere > 0 {
+            write!(f, " (kept nowhere: name a file with --dead-letters)")?;
+        }
         if self.bad_lines > 0 {
             write!(f, ", {} lines were no hooks", self.bad_lines)?;
         }
@@ -143,8 +168,18 @@ impl fmt::Display for Summary {
                 self.lost_letters
             )?;
         }
+        let answered = self.delivered() + self.dead_lettered();
+        if self.started > answered {
+            write!(f, ", {} without an answer", self.started - answered)?;
+        }
         if let Some(line) = self.stopped_after_line {
             write!(f, "; stopped after line {line}, the rest was not read")?;
+        }
+        if let Some(fault) = &self.input_fault {
+            write!(f, "; {fault}")?;
+        }
+        if let Some(fault) = &self.output_fault {
+            write!(f, "; standard output took no more lines: {fault}")?;
         }
         Ok(())
     }

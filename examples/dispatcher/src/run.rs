@@ -17,6 +17,7 @@ use crate::input::Input;
 use crate::send::{Output, send};
 use crate::signals::Signals;
 use crate::stop::Stop;
+use crate::terminal::{print, tell};
 use crate::{demo, sinks, sqs};
 
 /// How a command ended.
@@ -79,19 +80,15 @@ fn log_to_standard_error() {
 }
 
 pub(crate) fn could_not_start(problem: &dyn std::fmt::Display) -> Exit {
-    eprintln!("{problem}");
+    tell(problem);
     Exit::CouldNotStart
 }
 
 fn check(path: &Path, registry: &Registry) -> Exit {
     match Config::load(path, registry, HostServices::new()) {
         Ok(config) => {
-            println!(
-                "{}: valid; sinks: {}",
-                path.display(),
-                config.sinks.join(", ")
-            );
-            Exit::Done
+            let sinks = config.sinks.join(", ");
+            print(&format!("{}: valid; sinks: {sinks}\n", path.display()))
         }
         Err(problems) => could_not_start(&problems),
     }
@@ -132,19 +129,12 @@ async fn run_send(args: SendArgs, registry: &Registry) -> Exit {
     };
     let stop = Stop::new();
     tokio::spawn(stop_on_request(signals, stop.clone()));
-    match send(config, input, output, stop).await {
-        Ok(summary) => {
-            eprintln!("{summary}");
-            if summary.is_complete() {
-                Exit::Done
-            } else {
-                Exit::SomeNotDelivered
-            }
-        }
-        Err(error) => {
-            eprintln!("stopped: {error}");
-            Exit::SomeNotDelivered
-        }
+    let summary = send(config, input, output, stop).await;
+    tell(&summary);
+    if summary.is_complete() {
+        Exit::Done
+    } else {
+        Exit::SomeNotDelivered
     }
 }
 
@@ -155,11 +145,14 @@ fn same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// The first request stops in order, the second at once.
+/// The first request stops in order, the second ends what still runs, and the third the
+/// process, whatever it does.
 async fn stop_on_request(mut signals: Signals, stop: Stop) {
     signals.next().await;
-    eprintln!("stopping: what is in flight is finished; a second request stops at once");
+    tell(&"stopping: what is in flight is finished; a second request stops at once");
     stop.request(drain_deadline());
     signals.next().await;
     stop.request(tokio::time::Instant::now());
+    signals.next().await;
+    std::process::exit(130);
 }

@@ -1,25 +1,24 @@
 //! Delivering a stream of hooks.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use dispatch_api::{Envelope, HostServices, Problems, SinkError, TenantRoutes};
-use tokio::io::AsyncWriteExt as _;
+use dispatch_api::{Envelope, HostServices, Outcome, Problems, SinkError, TenantRoutes};
+use futures_util::FutureExt as _;
+use indicatif::ProgressBar;
+use tokio::io::{AsyncWriteExt as _, BufWriter, Stdout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::config::Config;
+use crate::config::{Config, InFlightLimits};
 use crate::dead_letters::DeadLetters;
-use crate::delivery::{Deliverer, Journey, Lanes, Turn, Verdict, drain_deadline, no_route};
+use crate::delivery::{Deliverer, Journey, Verdict, drain_deadline, no_route};
 use crate::hook::Hook;
-use crate::input::{Input, Line};
+use crate::input::{Input, Line, MAX_LINE_BYTES};
+use crate::lanes::{Lanes, Turn};
 use crate::report::{Summary, json_line, progress_bar};
 use crate::stop::Stop;
-
-/// How many hooks are on their way at once, those that wait for a retry included.
-const MAX_HOOKS_IN_FLIGHT: usize = 10_000;
-
-/// How much they may weigh together: 256 MiB of bodies, in units of 1 KiB.
-const MAX_KIB_IN_FLIGHT: u32 = 256 * 1024;
+use crate::terminal::tell;
 
 /// What a run of [`send`] writes, and where.
 #[derive(Debug, Default)]
@@ -36,20 +35,11 @@ pub struct Output {
 /// Delivers every hook of the input, and returns when each is delivered or
 /// dead-lettered, or the host was told to stop.
 ///
-/// Lines that are no hooks are reported on standard error and counted. At most
-/// 10,000 hooks or 256 MiB of bodies are on their way at once. After the last
-/// delivery the sinks are drained.
-///
-/// # Errors
-///
-/// Those of reading the input or of writing to standard output. What was read
-/// before is still delivered.
-pub async fn send(
-    config: Config,
-    mut input: Input,
-    mut output: Output,
-    stop: Stop,
-) -> io::Result<Summary> {
+/// Lines that are no hooks are reported on standard error and counted; so is a fault of
+/// the input, which ends it. Hooks are read no faster than they are delivered: at most
+/// [`InFlightLimits`] are on their way at once. After the last delivery the sinks are
+/// drained. The summary says whether all of that was complete.
+pub async fn send(config: Config, input: Input, output: Output, stop: Stop) -> Summary {
     let services = config.services.clone();
     let deliverer = Arc::new(Deliverer::new(
         TenantRoutes::new(config.routes),
@@ -58,96 +48,93 @@ pub async fn send(
         config.origin,
         stop.clone(),
     ));
-    let (verdicts, mut finished) = mpsc::channel(64);
-    let mut intake = Intake {
+    let (verdicts, finished) = mpsc::channel(64);
+    let intake = Intake {
         deliverer: Arc::clone(&deliverer),
         services,
         lanes: Lanes::default(),
-        hooks: Arc::new(Semaphore::new(MAX_HOOKS_IN_FLIGHT)),
-        weight: Arc::new(Semaphore::new(MAX_KIB_IN_FLIGHT as usize)),
+        room: Room::new(config.in_flight),
         verdicts,
+        started: 0,
     };
     let bar = progress_bar(output.json || output.quiet);
-    let reading = {
-        let (bar, stop) = (bar.clone(), stop.clone());
-        tokio::spawn(async move {
-            let mut read = Summary::default();
-            let mut last_line = 0;
-            let result = loop {
-                let line = tokio::select! {
-                    biased;
-                    () = stop.requested() => {
-                        read.stopped_after_line = Some(last_line);
-                        break Ok(());
-                    }
-                    line = input.next() => line,
-                };
-                let (number, hook) = match line {
-                    Ok(None) => break Ok(()),
-                    Err(error) => break Err(error),
-                    Ok(Some(Line::Text(number, text))) => {
-                        (number, Hook::parse(&text, &intake.services))
-                    }
-                    Ok(Some(Line::TooLong(number))) => (number, Err(too_long())),
-                };
-                last_line = number;
-                match hook {
-                    Ok(hook) => {
-                        read.hooks += 1;
-                        intake.admit(hook).await;
-                    }
-                    Err(problems) => {
-                        read.bad_lines += 1;
-                        bar.suspend(|| report_bad_line(number, &problems));
-                    }
-                }
-            };
-            (read, result)
-        })
-    };
-
+    let reading = tokio::spawn(intake.read(input, bar.clone(), stop.clone()));
     let mut summary = Summary::default();
-    let mut stdout = tokio::io::BufWriter::new(tokio::io::stdout());
-    let mut written = Ok(());
-    while let Some(Finished { journey, verdict }) = finished.recv().await {
-        let envelope = &journey.envelope;
-        summary.add(envelope, &verdict);
-        bar.inc(1);
-        if output.json && written.is_ok() {
-            let mut line = json_line(envelope, &verdict);
-            line.push('\n');
-            written = stdout.write_all(line.as_bytes()).await;
-            if written.is_ok() && finished.is_empty() {
-                written = stdout.flush().await;
-            }
-        }
-        if let Err(problem) = keep_dead_letter(&mut output, envelope, &verdict).await {
-            summary.lost_letters += 1;
-            bar.suspend(|| eprintln!("{problem}"));
-        }
-    }
-    if written.is_ok() {
-        written = stdout.flush().await;
-    }
+    let mut writer = Writer {
+        stdout: output.json.then(|| BufWriter::new(tokio::io::stdout())),
+        dead_letters: output.dead_letters,
+        bar: bar.clone(),
+        stop,
+    };
+    writer.write_all(finished, &mut summary).await;
     bar.finish_and_clear();
-    let (read, result) = reading.await.map_err(io::Error::other)?;
-    summary.hooks = read.hooks;
-    summary.bad_lines = read.bad_lines;
-    summary.stopped_after_line = read.stopped_after_line;
+    match reading.await {
+        Ok(read) => summary.add_read(read),
+        Err(_) => summary.input_fault = Some("the reader of the input failed".to_owned()),
+    }
     let report = deliverer.routes().drain(drain_deadline()).await;
     if !report.total().is_complete() {
-        eprintln!(
+        tell(&format!(
             "{} deliveries were not answered in time",
             report.total().unanswered
-        );
+        ));
     }
-    result.and(written).map(|()| summary)
+    summary
 }
 
-/// A delivery that ended.
+/// What the intake found in the input.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    pub(crate) hooks: u64,
+    pub(crate) bad_lines: u64,
+    /// How many deliveries were started.
+    pub(crate) started: u64,
+    pub(crate) stopped_after_line: Option<u64>,
+    pub(crate) fault: Option<String>,
+}
+
+/// A delivery that ended, and the room that its hook takes until that is written down.
 struct Finished {
     journey: Arc<Journey>,
     verdict: Verdict,
+    _room: Arc<Taken>,
+}
+
+/// Room for hooks on their way.
+struct Room {
+    hooks: Arc<Semaphore>,
+    kib: Arc<Semaphore>,
+    most_kib: u32,
+}
+
+/// Room taken by one hook, given back when its last delivery is written down.
+struct Taken {
+    _hook: OwnedSemaphorePermit,
+    _kib: OwnedSemaphorePermit,
+}
+
+impl Room {
+    fn new(limits: InFlightLimits) -> Self {
+        let most_kib = u32::try_from(limits.bytes.get().div_ceil(1_024)).unwrap_or(u32::MAX);
+        Self {
+            hooks: Arc::new(Semaphore::new(limits.hooks.get())),
+            kib: Arc::new(Semaphore::new(most_kib as usize)),
+            most_kib,
+        }
+    }
+
+    /// Waits for room; a hook heavier than all the room has it to itself.
+    async fn take(&self, bytes: usize) -> Arc<Taken> {
+        let kib = u32::try_from(bytes / 1_024 + 1)
+            .unwrap_or(u32::MAX)
+            .min(self.most_kib);
+        let hook = Arc::clone(&self.hooks).acquire_owned().await;
+        let kib = Arc::clone(&self.kib).acquire_many_owned(kib).await;
+        Arc::new(Taken {
+            _hook: hook.expect("the semaphore is never closed"),
+            _kib: kib.expect("the semaphore is never closed"),
+        })
+    }
 }
 
 /// Takes hooks in, in order, and starts their deliveries.
@@ -155,118 +142,209 @@ struct Intake {
     deliverer: Arc<Deliverer>,
     services: HostServices,
     lanes: Lanes,
-    hooks: Arc<Semaphore>,
-    weight: Arc<Semaphore>,
+    room: Room,
     verdicts: mpsc::Sender<Finished>,
-}
-
-/// Room for one hook, given back when its last delivery ended.
-struct Room {
-    _hook: OwnedSemaphorePermit,
-    _weight: OwnedSemaphorePermit,
+    started: u64,
 }
 
 impl Intake {
-    async fn admit(&mut self, hook: Hook) {
-        let room = Arc::new(self.room(hook.envelope.body().len()).await);
+    async fn read(mut self, mut input: Input, bar: ProgressBar, stop: Stop) -> Read {
+        let mut read = Read::default();
+        let mut last_line = 0;
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = stop.requested() => {
+                    read.stopped_after_line = Some(last_line);
+                    break;
+                }
+                line = input.next() => line,
+            };
+            let (number, hook, weight) = match line {
+                Ok(None) => break,
+                Err(error) => {
+                    read.fault = Some(format!("the input ended after line {last_line}: {error}"));
+                    break;
+                }
+                Ok(Some(Line::Text(number, text))) => {
+                    (number, Hook::parse(&text, &self.services), text.len())
+                }
+                Ok(Some(Line::TooLong(number))) => (number, Err(too_long()), 0),
+            };
+            last_line = number;
+            match hook {
+                Ok(hook) => {
+                    read.hooks += 1;
+                    self.admit(hook, weight).await;
+                }
+                Err(problems) => {
+                    read.bad_lines += 1;
+                    bar.suspend(|| report_bad_line(number, &problems));
+                }
+            }
+        }
+        read.started = self.started;
+        read
+    }
+
+    async fn admit(&mut self, hook: Hook, weight: usize) {
+        let room = self.room.take(weight).await;
         let Some(receivers) = self.deliverer.receivers(&hook.envelope) else {
             let error = no_route(hook.envelope.source_id());
-            self.refuse(hook.envelope, "-".to_owned(), error).await;
-            return;
+            return self.refuse(hook, error, room).await;
         };
-        let receivers: Vec<_> = match &hook.only_sink {
-            None => receivers,
-            Some(only) => receivers
-                .into_iter()
-                .filter(|(sink, _)| sink == only)
-                .collect(),
-        };
+        let receivers: Vec<_> = receivers
+            .into_iter()
+            .filter(|receiver| {
+                let only = hook.only_sink.as_ref();
+                only.is_none_or(|only| *only == receiver.sink)
+            })
+            .collect();
         if receivers.is_empty() {
-            let sink = hook.only_sink.unwrap_or_else(|| "-".to_owned());
-            let error = SinkError::config(
-                "NoRoute",
-                format!(
-                    "this dead letter is for the sink `{sink}`, to which no route leads: restore \
-                     the route, or remove the line's `dead_letter` to deliver it by the routes"
-                ),
-            );
-            self.refuse(hook.envelope, sink, error).await;
-            return;
+            let error = no_route_again(hook.only_sink.as_deref().unwrap_or_default());
+            return self.refuse(hook, error, room).await;
         }
         let journey = Arc::new(Journey::new(hook.envelope));
-        for (sink, in_turn) in receivers {
-            let turn = if in_turn {
-                self.lanes.join(&sink, &journey.envelope)
+        for receiver in receivers {
+            let turn = if receiver.is_ordered {
+                self.lanes.join(&receiver.sink, &journey.envelope)
             } else {
                 Turn::free()
             };
+            self.started += 1;
             let (deliverer, verdicts) = (Arc::clone(&self.deliverer), self.verdicts.clone());
             let (journey, room) = (Arc::clone(&journey), Arc::clone(&room));
             tokio::spawn(async move {
-                let verdict = deliverer.deliver(&journey, &sink, turn).await;
-                drop(room);
+                let sink = receiver.sink;
+                // What a panic leaves behind is this delivery's alone.
+                let delivering = AssertUnwindSafe(deliverer.deliver(&journey, &sink, turn));
+                let verdict = delivering
+                    .catch_unwind()
+                    .await
+                    .unwrap_or_else(|_| Verdict::refused(Some(sink.clone()), panicked()));
+                let finished = Finished {
+                    journey,
+                    verdict,
+                    _room: room,
+                };
                 // Nobody listens once the run was given up.
-                let _ = verdicts.send(Finished { journey, verdict }).await;
+                let _ = verdicts.send(finished).await;
             });
         }
     }
 
-    async fn room(&self, body_bytes: usize) -> Room {
-        let kib = u32::try_from(body_bytes / 1024 + 1)
-            .unwrap_or(MAX_KIB_IN_FLIGHT)
-            .min(MAX_KIB_IN_FLIGHT);
-        let hook = Arc::clone(&self.hooks).acquire_owned().await;
-        let weight = Arc::clone(&self.weight).acquire_many_owned(kib).await;
-        Room {
-            _hook: hook.expect("the semaphore is never closed"),
-            _weight: weight.expect("the semaphore is never closed"),
-        }
-    }
-
-    async fn refuse(&self, envelope: Envelope, sink: String, error: SinkError) {
+    async fn refuse(&mut self, hook: Hook, error: SinkError, room: Arc<Taken>) {
+        self.started += 1;
         let finished = Finished {
-            journey: Arc::new(Journey::new(envelope)),
-            verdict: Verdict {
-                sink,
-                attempts: 0,
-                result: Err(error),
-            },
+            journey: Arc::new(Journey::new(hook.envelope)),
+            verdict: Verdict::refused(hook.only_sink, error),
+            _room: room,
         };
         let _ = self.verdicts.send(finished).await;
     }
 }
 
-async fn keep_dead_letter(
-    output: &mut Output,
-    envelope: &Envelope,
-    verdict: &Verdict,
-) -> Result<(), String> {
-    let (Some(letters), Err(error)) = (&mut output.dead_letters, &verdict.result) else {
-        return Ok(());
-    };
-    letters
-        .append(envelope, &verdict.sink, error, verdict.attempts)
-        .await
-        .map_err(|fault| {
-            format!(
-                "the dead letter {} could not be written to {}: {fault}",
-                envelope.id(),
-                letters.path().display()
-            )
-        })
+/// Writes down how deliveries ended.
+struct Writer {
+    /// Where a line a delivery goes, until that takes no more.
+    stdout: Option<BufWriter<Stdout>>,
+    dead_letters: Option<DeadLetters>,
+    bar: ProgressBar,
+    stop: Stop,
+}
+
+impl Writer {
+    async fn write_all(&mut self, mut finished: mpsc::Receiver<Finished>, summary: &mut Summary) {
+        while let Some(Finished {
+            journey, verdict, ..
+        }) = finished.recv().await
+        {
+            let envelope = &journey.envelope;
+            summary.add(envelope, &verdict);
+            self.bar.inc(1);
+            self.keep_dead_letter(envelope, &verdict, summary).await;
+            let line = json_line(envelope, &verdict);
+            self.print(&line, finished.is_empty(), summary).await;
+        }
+        self.print("", true, summary).await;
+    }
+
+    /// Writes a line, and all lines so far when nothing else is at hand. Whoever stops
+    /// the host does not wait for a reader that reads no more.
+    async fn print(&mut self, line: &str, flush: bool, summary: &mut Summary) {
+        let Some(stdout) = &mut self.stdout else {
+            return;
+        };
+        let writing = async {
+            if !line.is_empty() {
+                stdout.write_all(line.as_bytes()).await?;
+                stdout.write_all(b"\n").await?;
+            }
+            if flush { stdout.flush().await } else { Ok(()) }
+        };
+        let written = tokio::select! {
+            written = writing => written,
+            () = self.stop.deadline_passed() => Err(io::ErrorKind::TimedOut.into()),
+        };
+        if let Err(error) = written {
+            summary.output_fault = Some(error.to_string());
+            self.stdout = None;
+        }
+    }
+
+    async fn keep_dead_letter(
+        &mut self,
+        envelope: &Envelope,
+        verdict: &Verdict,
+        summary: &mut Summary,
+    ) {
+        let Err(error) = &verdict.result else {
+            return;
+        };
+        let Some(letters) = &mut self.dead_letters else {
+            summary.letters_kept_nowhere += 1;
+            return;
+        };
+        if let Err(fault) = letters.append(envelope, verdict, error).await {
+            summary.lost_letters += 1;
+            let path = letters.path().display();
+            self.bar.suspend(|| {
+                tell(&format!(
+                    "the dead letter {} could not be written to {path}: {fault}",
+                    envelope.id()
+                ));
+            });
+        }
+    }
+}
+
+fn no_route_again(sink: &str) -> SinkError {
+    SinkError::config(
+        "NoRoute",
+        format!(
+            "this dead letter is for the sink `{}`, to which no route leads: restore the route, \
+             or remove the line's `dead_letter` to deliver it by the routes",
+            dispatch_api::shown(sink, 64)
+        ),
+    )
+}
+
+fn panicked() -> SinkError {
+    SinkError::transient(
+        Outcome::Unknown,
+        "HostPanicked",
+        "the host panicked during this delivery",
+    )
 }
 
 fn report_bad_line(number: u64, problems: &Problems) {
     for problem in problems.iter() {
-        eprintln!("line {number}: {problem}");
+        tell(&format!("line {number}: {problem}"));
     }
 }
 
 fn too_long() -> Problems {
     let mut problems = Problems::new();
-    problems.add(
-        "",
-        format!("is longer than {} bytes", crate::input::MAX_LINE_BYTES),
-    );
+    problems.add("", format!("is longer than {MAX_LINE_BYTES} bytes"));
     problems
 }

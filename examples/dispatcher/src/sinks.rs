@@ -4,6 +4,7 @@ use dispatch_api::Registry;
 use serde_json::{Value, json};
 
 use crate::run::Exit;
+use crate::terminal::print;
 
 pub(crate) fn list(registry: &Registry, as_json: bool) -> Exit {
     if as_json {
@@ -14,31 +15,31 @@ pub(crate) fn list(registry: &Registry, as_json: bool) -> Exit {
                 "options": (plugin.schema)(),
             })
         });
-        println!("{:#}", plugins.collect::<Value>());
-        return Exit::Done;
+        return print(&format!("{:#}\n", plugins.collect::<Value>()));
     }
+    let mut text = String::new();
     for plugin in registry.plugins() {
-        println!("{}: {}", plugin.kind, plugin.summary);
+        text.push_str(&format!("{}: {}\n", plugin.kind, plugin.summary));
         let schema = (plugin.schema)();
-        print_options(&schema, &schema, 1);
-        println!();
+        push_options(&mut text, &schema, &schema, 1);
+        text.push('\n');
     }
-    Exit::Done
+    print(&text)
 }
 
-fn print_options(schema: &Value, root: &Value, depth: usize) {
+fn push_options(text: &mut String, schema: &Value, root: &Value, depth: usize) {
     let Some(Value::Object(options)) = schema.get("properties") else {
         return;
     };
     let indent = "  ".repeat(depth);
     for (name, option) in options {
-        println!("{indent}{name}");
+        text.push_str(&format!("{indent}{name}\n"));
         let described = option.get("description").and_then(Value::as_str);
         for line in described.unwrap_or_default().lines() {
-            println!("{indent}    {line}");
+            text.push_str(&format!("{indent}    {line}\n"));
         }
         if let Some(inner) = referenced(option, root) {
-            print_options(inner, root, depth + 1);
+            push_options(text, inner, root, depth + 1);
         }
     }
 }

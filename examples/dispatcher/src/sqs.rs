@@ -6,6 +6,7 @@ use sink_testkit::sqs::{RecordLimit, SqsServer};
 
 use crate::run::{Exit, could_not_start};
 use crate::signals::Signals;
+use crate::terminal::print;
 
 pub(crate) async fn serve(address: SocketAddr, queues: &[String]) -> Exit {
     let mut signals = match Signals::listen() {
@@ -22,16 +23,17 @@ pub(crate) async fn serve(address: SocketAddr, queues: &[String]) -> Exit {
         Ok(server) => server,
         Err(error) => return could_not_start(&format!("cannot listen on {address}: {error}")),
     };
-    println!(
-        "SQS at {} (access key test, secret test, region us-east-1)",
+    let mut lines = format!(
+        "SQS at {} (access key test, secret test, region us-east-1)\n",
         server.endpoint()
     );
     for queue in queues {
         match make_queue(&server, queue).await {
-            Ok(url) => println!("queue {url}"),
+            Ok(url) => lines.push_str(&format!("queue {url}\n")),
             Err(problem) => return could_not_start(&problem),
         }
     }
+    print(&lines);
     signals.next().await;
     server.shutdown().await;
     Exit::Done

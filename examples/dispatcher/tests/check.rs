@@ -27,6 +27,9 @@ queue_url = "${NO_SUCH_VARIABLE}"
 region = "us-east-1"
 http = { porxy = "http://127.0.0.1:3128" }
 
+[sinks.four]
+kind = 5
+
 [sources.github]
 sinks = ["tow"]
 forward_heders = "default"
@@ -41,21 +44,64 @@ sinks = []
     assert_eq!(ran.status, 1);
     assert_eq!(ran.stdout, "");
     for expected in [
-        "dispatch.sink_concurrency: expected 1 or more",
+        "dispatch.sink_concurrency: expected 1 to 1024",
         "sinks.one.kind: unknown kind `sqss`, did you mean `sqs`? known: log, sqs",
         "sinks.two.queue_ulr: unknown key `queue_ulr`, did you mean `queue_url`?",
         "sinks.two.queue_url: ",
         "sinks.two.region: ",
         "sinks.two.timeout_ms: ",
         "sinks.three.queue_url: the environment variable NO_SUCH_VARIABLE is not set",
+        "sinks.four.kind: expected a string: one of log, sqs",
         "sinks.three.http.porxy: unknown key `porxy`, did you mean `proxy`?",
-        "sources.github.sinks: unknown sink `tow`, did you mean `two`? known: one, three, two",
+        "sources.github.sinks: unknown sink `tow`, did you mean `two`? known: four, one, three, two",
         "sources.github.forward_heders: unknown key `forward_heders`, did you mean `forward_headers`?",
         "tenants.acme.sinks: name at least one sink",
     ] {
         let found = ran.stderr.lines().any(|line| line.starts_with(expected));
         assert!(found, "{expected:?} is missing in:\n{}", ran.stderr);
     }
+    let of_the_unset_one = ran.stderr.matches("sinks.three.queue_url: ").count();
+    assert_eq!(
+        of_the_unset_one, 1,
+        "one cause is one problem:\n{}",
+        ran.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_reader_that_has_seen_enough_is_no_failure() {
+    for arguments in [&["sinks"][..], &["sinks", "--json"], &["demo"]] {
+        let mut child = support::command(arguments)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let ran = child.wait_with_output().await.unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{arguments:?}");
+        assert!(!String::from_utf8(ran.stderr).unwrap().contains("panicked"));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_output_that_takes_nothing_is_status_1() {
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let child = support::command(&["sinks"])
+        .stdout(full)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ran: support::Ran = child.wait_with_output().await.unwrap().into();
+    assert_eq!(ran.status, 1);
+    assert!(
+        ran.stderr.starts_with("cannot write to standard output: "),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[tokio::test]

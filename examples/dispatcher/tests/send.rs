@@ -162,7 +162,7 @@ async fn a_throttled_hook_is_tried_again_and_delivered_once() {
     let server = server_with(&["hooks"]).await;
     server.add_fault(
         FaultRule::on(
-            Operation::SendMessage,
+            Operation::SendMessageBatch,
             Fault::answer(Answer::error(ErrorCode::RequestThrottled)),
         )
         .times(2),
@@ -326,7 +326,7 @@ async fn ctrl_c_finishes_what_is_in_flight_and_dead_letters_what_waits_for_a_ret
         sqs_sink("http://127.0.0.1:9/000000000000/hooks"),
     );
     let workplace = Workplace::new(&config);
-    let hold = server.hold(Operation::SendMessage);
+    let hold = server.hold(Operation::SendMessageBatch);
     let mut child = workplace
         .start_send(&hooks("acme", 1), &["--dead-letters", "dead.ndjson"])
         .await;
@@ -362,4 +362,162 @@ async fn ctrl_c_finishes_what_is_in_flight_and_dead_letters_what_waits_for_a_ret
     assert_eq!(dead["dead_letter"]["sink"], "down");
     assert_eq!(dead["body"], "hook 0");
     assert_eq!(server.messages("hooks").unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_hook_that_nobody_received_is_delivered_once_a_route_is_there() {
+    let server = server_with(&["hooks"]).await;
+    let config = one_queue(&server.queue_url("hooks"));
+    let workplace = Workplace::new(&config.replace("sources.github", "sources.stripe"));
+    let ran = workplace
+        .send(&hooks("acme", 1), &["--dead-letters", "dead"])
+        .await;
+    assert_eq!(ran.json_lines()[0]["sink"], Value::Null);
+    workplace.write("dispatcher.toml", &config);
+    let again = workplace.send(&workplace.read("dead"), &[]).await;
+    assert_eq!(again.status, 0, "{}", again.stderr);
+    assert_eq!(stored_bodies(&server, "hooks"), ["hook 0"]);
+}
+
+#[tokio::test]
+async fn the_pause_that_a_destination_asks_for_is_kept() {
+    let server = server_with(&["hooks"]).await;
+    let answer = Answer::error(ErrorCode::RequestThrottled);
+    let pause = std::time::Duration::from_secs(1);
+    server.add_fault(FaultRule::on(
+        Operation::SendMessageBatch,
+        Fault::answer(answer.with_retry_after(pause)),
+    ));
+    let workplace = Workplace::new(&one_queue(&server.queue_url("hooks")));
+    let ran = workplace.send(&hooks("acme", 1), &[]).await;
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let requests = server.requests_of(Operation::SendMessageBatch);
+    let between = requests[1].at.duration_since(requests[0].at).unwrap();
+    assert!(between >= pause, "{between:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_at_a_ceiling_of_the_sink_uses_up_no_attempt_and_keeps_the_order() {
+    let server = server_with(&["hooks.fifo"]).await;
+    let config = one_queue(&server.queue_url("hooks.fifo"))
+        .replace("max_attempts = 4", "max_attempts = 1")
+        .replace("region =", "batch_queue_tenant_max = 3\nregion =");
+    let workplace = Workplace::new(&config);
+    let ran = workplace.send(&hooks("acme", 40), &[]).await;
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    for line in ran.json_lines() {
+        assert_eq!(line["attempts"], 1);
+    }
+    let expected: Vec<String> = (0..40).map(|number| format!("hook {number}")).collect();
+    assert_eq!(stored_bodies(&server, "hooks.fifo"), expected);
+}
+
+#[tokio::test]
+async fn a_fifo_queue_without_batches_gets_the_order_of_the_input_too() {
+    let server = server_with(&["hooks.fifo"]).await;
+    let config =
+        one_queue(&server.queue_url("hooks.fifo")).replace("region =", "batch = false\nregion =");
+    let workplace = Workplace::new(&config);
+    let ran = workplace.send(&hooks("acme", 40), &[]).await;
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let expected: Vec<String> = (0..40).map(|number| format!("hook {number}")).collect();
+    assert_eq!(stored_bodies(&server, "hooks.fifo"), expected);
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_unknown_as_soon_as_one_attempt_was() {
+    let server = server_with(&["hooks"]).await;
+    server.fault(Operation::SendMessageBatch, Fault::reset().after_storing());
+    let denied = Fault::answer(Answer::error(ErrorCode::AccessDenied));
+    server.fault(Operation::SendMessageBatch, denied);
+    let workplace = Workplace::new(&one_queue(&server.queue_url("hooks")));
+    let ran = workplace
+        .send(&hooks("acme", 1), &["--dead-letters", "dead"])
+        .await;
+    assert_eq!(ran.status, 3);
+    let dead: Value = serde_json::from_str(&workplace.read("dead")).unwrap();
+    assert_eq!(dead["dead_letter"]["code"], "AccessDenied");
+    assert_eq!(dead["dead_letter"]["attempts"], 2);
+    assert_eq!(dead["dead_letter"]["outcome"], "unknown");
+    assert_eq!(server.messages("hooks").unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_told_once_with_its_cause_while_hooks_are_tried_again() {
+    let server = server_with(&["hooks"]).await;
+    let url = server.queue_url("hooks");
+    server.shutdown().await;
+    let workplace = Workplace::new(&one_queue(&url));
+    let ran = workplace.send(&hooks("acme", 20), &[]).await;
+    assert_eq!(ran.status, 3);
+    assert_eq!(
+        ran.stderr.matches("trying again").count(),
+        1,
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.to_lowercase().contains("connection refused"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.contains("kept nowhere: name a file"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[tokio::test]
+async fn an_input_that_is_a_folder_is_status_1() {
+    let server = server_with(&["hooks"]).await;
+    let workplace = Workplace::new(&one_queue(&server.queue_url("hooks")));
+    let ran = workplace
+        .run(&["send", "--config", "dispatcher.toml", "--input", "."])
+        .await;
+    assert_eq!(ran.status, 1);
+    assert!(ran.stderr.starts_with("cannot read .: "), "{}", ran.stderr);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_reader_that_reads_no_more_does_not_keep_a_host_that_is_told_to_stop() {
+    let server = server_with(&["hooks"]).await;
+    let workplace = Workplace::new(&one_queue(&server.queue_url("hooks")));
+    // Nobody reads the pipe, and it is far too small for the lines.
+    let child = workplace.start_send(&hooks("acme", 2_000), &[]).await;
+    let pid = child.id().unwrap().to_string();
+    while server.messages("hooks").unwrap().len() < 500 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let signal = || {
+        std::process::Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap()
+    };
+    assert!(signal().success());
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert!(signal().success());
+    let mut child = child;
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(5), child.wait()).await;
+    assert_eq!(waited.expect("it ends at once").unwrap().code(), Some(3));
+}
+
+#[tokio::test]
+async fn output_that_is_closed_is_told_and_every_hook_is_delivered_all_the_same() {
+    let server = server_with(&["hooks"]).await;
+    let workplace = Workplace::new(&one_queue(&server.queue_url("hooks")));
+    let mut child = workplace.start_send(&hooks("acme", 300), &[]).await;
+    drop(child.stdout.take());
+    drop(child.stdin.take());
+    let ran = child.wait_with_output().await.unwrap();
+    assert_eq!(ran.status.code(), Some(3));
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert!(stderr.contains("300 hooks: 300 delivered"), "{stderr}");
+    assert!(
+        stderr.contains("standard output took no more lines"),
+        "{stderr}"
+    );
+    assert_eq!(server.messages("hooks").unwrap().len(), 300);
 }

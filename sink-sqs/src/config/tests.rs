@@ -78,6 +78,16 @@ fn the_largest_message_has_to_fit_into_the_waiting_bytes_where_anything_waits() 
 }
 
 #[test]
+fn a_body_that_travels_inside_has_to_fit_in_base64() {
+    let problems = read(&with(&json!({"inline_max_bytes": 786_432}))).unwrap_err();
+    assert!(
+        problems[0].starts_with("inline_max_bytes: expected less than three quarters"),
+        "{problems:?}"
+    );
+    read(&with(&json!({"inline_max_bytes": 780_000}))).unwrap();
+}
+
+#[test]
 fn every_option_is_taken_from_the_table() {
     let config = read(&with(&json!({
         "queue_url": FIFO,

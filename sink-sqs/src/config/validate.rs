@@ -61,6 +61,16 @@ pub(super) fn validate(
         1_048_576,
         1..=SERVICE_MAX_BYTES,
     );
+    // Base64 makes four bytes of three, and a message is more than its body.
+    if raw.inline_max_bytes.is_some() && inline_max_bytes / 3 * 4 >= max_message_bytes {
+        check.problems.add(
+            "inline_max_bytes",
+            format!(
+                "expected less than three quarters of max_message_bytes ({max_message_bytes}): a \
+                 body travels in base64, and a larger one could neither be sent nor go by claim"
+            ),
+        );
+    }
     let timeout = check.millis("timeout_ms", raw.timeout_ms, 5_000, 1..=300_000);
     let batch_enabled = raw.batch.unwrap_or(true);
     let mut batch = BatchSettings::default();

@@ -7,8 +7,19 @@ use serde_json::Value;
 ///
 /// A variable that is unset or blank, without a default, is a problem. What is filled
 /// in is never looked at again, so a value cannot bring placeholders of its own.
-pub(super) fn fill(value: Value, services: &HostServices, problems: &mut Problems) -> Value {
-    fill_at(value, "", services, problems)
+///
+/// Also returned are the paths of the problems: what is found there later follows from
+/// them.
+pub(super) fn fill(
+    value: Value,
+    services: &HostServices,
+    problems: &mut Problems,
+) -> (Value, Vec<String>) {
+    let before = problems.iter().count();
+    let value = fill_at(value, "", services, problems);
+    let unset = problems.iter().skip(before);
+    let unset = unset.map(|problem| problem.path.clone()).collect();
+    (value, unset)
 }
 
 fn fill_at(value: Value, path: &str, services: &HostServices, problems: &mut Problems) -> Value {
