@@ -12,5 +12,6 @@ mod raw;
 mod refusals;
 mod registration;
 mod secrets;
+mod soak;
 mod tls;
 mod transport;
