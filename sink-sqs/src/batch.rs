@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use dispatch_api::{Answer, BatchSender, Flush, HostServices};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::answer::{Asked, batch_sent, is_too_long};
 use crate::client::Client;
 use crate::config::SqsSinkConfig;
 use crate::prepared::Prepared;
 use crate::protocol;
+use crate::telemetry::Telemetry;
+
+const OPERATION: &str = "send_batch";
 
 /// Sends the batches of one queue.
 #[derive(Debug)]
@@ -19,6 +23,7 @@ pub(crate) struct QueueSender {
     queue_url: String,
     timeout: Duration,
     services: HostServices,
+    telemetry: Telemetry,
 }
 
 impl QueueSender {
@@ -28,20 +33,23 @@ impl QueueSender {
             queue_url: config.queue_url().to_owned(),
             timeout: config.timeout(),
             services: services.clone(),
+            telemetry: Telemetry::new(config.queue_name()),
         }
     }
 
     /// Sends one request. `None`: it is too long for the destination, and can be cut.
     async fn send_once(&self, messages: &[Prepared]) -> Option<Vec<Answer>> {
         let request = protocol::send_message_batch(&self.queue_url, messages);
-        let deadline = Instant::now() + self.timeout;
+        let began = Instant::now();
+        let span = self.telemetry.span(OPERATION, messages.len());
         let exchange = self
             .client
-            .call(protocol::SEND_MESSAGE_BATCH, request, deadline)
+            .call(protocol::SEND_MESSAGE_BATCH, request, began + self.timeout)
+            .instrument(span.clone())
             .await;
-        match exchange {
-            Ok(exchange) if messages.len() > 1 && is_too_long(&exchange.answer) => None,
-            Ok(exchange) => Some(batch_sent(
+        let answers = match exchange {
+            Ok(exchange) if messages.len() > 1 && is_too_long(&exchange.answer) => return None,
+            Ok(exchange) => batch_sent(
                 &exchange.answer,
                 messages,
                 &Asked {
@@ -49,17 +57,21 @@ impl QueueSender {
                     credentials: &exchange.credentials,
                     services: &self.services,
                 },
-            )),
+            ),
             // Without an answer it is for every message as it would be for one.
-            Err(error) => Some(messages.iter().map(|_| Err(error.clone())).collect()),
-        }
+            Err(error) => messages.iter().map(|_| Err(error.clone())).collect(),
+        };
+        self.telemetry
+            .request_ended(OPERATION, began.elapsed(), &answers, &span);
+        Some(answers)
     }
 }
 
 impl BatchSender for QueueSender {
     type Entry = Prepared;
 
-    async fn send(&self, messages: Vec<Prepared>, _: Flush) -> Vec<Answer> {
+    async fn send(&self, messages: Vec<Prepared>, flush: Flush) -> Vec<Answer> {
+        self.telemetry.batch_left(messages.len(), flush);
         for message in &messages {
             message.depart();
         }
@@ -77,5 +89,9 @@ impl BatchSender for QueueSender {
             }
         }
         answers
+    }
+
+    fn load_changed(&self, entries: usize, requests: usize) {
+        self.telemetry.load_changed(entries, requests);
     }
 }

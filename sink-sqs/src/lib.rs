@@ -15,6 +15,7 @@ mod prepared;
 mod protocol;
 mod retry_after;
 mod sink;
+mod telemetry;
 
 pub use crate::config::{SqsSinkConfig, SqsSinkConfigBuilder};
 pub use crate::plugin::{PLUGIN, REGISTRATION};

@@ -12,6 +12,7 @@ use dispatch_api::{
     Sink, SinkError, throttle_after,
 };
 use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument as _;
 
 use crate::answer::{Asked, sent};
 use crate::batch::QueueSender;
@@ -20,6 +21,7 @@ use crate::config::SqsSinkConfig;
 use crate::entry::Entry;
 use crate::prepared::Prepared;
 use crate::protocol;
+use crate::telemetry::Telemetry;
 
 /// For how long a FIFO queue recognises a deduplication id.
 const DEDUP_WINDOW: Duration = Duration::from_secs(300);
@@ -38,6 +40,7 @@ pub struct SqsSink {
     /// Shared by every sink of the host with the same queue, credentials and settings.
     batcher: Option<Arc<Batcher<QueueSender>>>,
     services: HostServices,
+    telemetry: Telemetry,
     in_flight: InFlight,
 }
 
@@ -57,6 +60,7 @@ impl SqsSink {
         Ok(Self {
             client,
             batcher: batcher.transpose()?,
+            telemetry: Telemetry::new(config.queue_name()),
             config,
             services: services.clone(),
             in_flight: InFlight::new(),
@@ -106,20 +110,27 @@ impl SqsSink {
         message: &Prepared,
         deadline: Instant,
     ) -> Result<Receipt, SinkError> {
+        const OPERATION: &str = "send";
         let request = protocol::send_message(self.config.queue_url(), message);
+        let began = Instant::now();
+        let span = self.telemetry.span(OPERATION, 1);
         let exchange = self
             .client
             .call(protocol::SEND_MESSAGE, request, deadline)
-            .await?;
-        sent(
-            &exchange.answer,
-            message,
-            &Asked {
+            .instrument(span.clone())
+            .await;
+        let answer = exchange.and_then(|exchange| {
+            let asked = Asked {
                 queue_url: self.config.queue_url(),
                 credentials: &exchange.credentials,
                 services: &self.services,
-            },
-        )
+            };
+            sent(&exchange.answer, message, &asked)
+        });
+        let answers = std::slice::from_ref(&answer);
+        self.telemetry
+            .request_ended(OPERATION, began.elapsed(), answers, &span);
+        answer
     }
 
     /// A place in a batch, until the host's own deadline.

@@ -23,7 +23,10 @@ async fn run<S: BatchSender>(shared: &Shared<S>) {
         let until = loop {
             let next = shared.state().queue.next(Instant::now());
             match next {
-                Next::Send(batch) => in_flight.push(request(shared, batch)),
+                Next::Send(batch) => {
+                    in_flight.push(request(shared, batch));
+                    tell_load(shared);
+                }
                 Next::Wait(until) => break until,
             }
         };
@@ -42,14 +45,25 @@ async fn run<S: BatchSender>(shared: &Shared<S>) {
         tokio::select! {
             biased;
             Some(held) = in_flight.next() => {
-                let mut state = shared.state();
-                state.queue.answered(held);
-                shared.tell_if_idle(&state);
+                {
+                    let mut state = shared.state();
+                    state.queue.answered(held);
+                    shared.tell_if_idle(&state);
+                }
+                tell_load(shared);
             }
             () = shared.wake.notified() => {}
             () = due => {}
         }
     }
+}
+
+fn tell_load<S: BatchSender>(shared: &Shared<S>) {
+    let (entries, requests) = {
+        let state = shared.state();
+        (state.queue.unanswered().entries, state.queue.requests())
+    };
+    shared.sender.load_changed(entries, requests);
 }
 
 /// Sends one request and hands out its answers, one to each entry.

@@ -39,6 +39,10 @@ pub trait BatchSender: Send + Sync + 'static {
         entries: Vec<Self::Entry>,
         flush: Flush,
     ) -> impl Future<Output = Vec<Answer>> + Send;
+
+    /// Told, for telemetry, whenever a request leaves or is answered: how many entries
+    /// are unanswered, and how many requests are in flight.
+    fn load_changed(&self, _entries: usize, _requests: usize) {}
 }
 
 /// How a request came about, for telemetry.

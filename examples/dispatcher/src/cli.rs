@@ -60,4 +60,11 @@ pub struct SendArgs {
     /// Append what could not be delivered, as hooks that `--input` takes again
     #[arg(long, value_name = "FILE")]
     pub dead_letters: Option<PathBuf>,
+    /// Serve metrics as Prometheus text at this address while the run lasts
+    #[arg(
+        long,
+        value_name = "ADDR",
+        help = "Serve metrics as Prometheus text at this address, such as 127.0.0.1:9090, while the run lasts"
+    )]
+    pub metrics_addr: Option<SocketAddr>,
 }

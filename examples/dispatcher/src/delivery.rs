@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::lanes::Turn;
 use crate::notices::Notices;
 use crate::stop::Stop;
+use crate::telemetry;
 
 /// What a host needs to deliver hooks.
 #[derive(Debug)]
@@ -242,6 +243,7 @@ impl Deliverer {
                 "the host stopped before the sink answered",
             ))),
         };
+        telemetry::attempt_ended(sink, &result);
         if !result.as_ref().is_err_and(is_full) {
             *turn = None;
         }

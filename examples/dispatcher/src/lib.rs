@@ -23,6 +23,7 @@ mod signals;
 mod sinks;
 mod sqs;
 mod stop;
+mod telemetry;
 mod terminal;
 
 // Links the plugin: its registration is all that is used of it.

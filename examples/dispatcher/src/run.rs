@@ -18,7 +18,7 @@ use crate::send::{Output, send};
 use crate::signals::Signals;
 use crate::stop::Stop;
 use crate::terminal::{print, tell};
-use crate::{demo, sinks, sqs};
+use crate::{demo, sinks, sqs, telemetry};
 
 /// How a command ended.
 ///
@@ -122,6 +122,11 @@ async fn run_send(args: SendArgs, registry: &Registry) -> Exit {
                 path.display()
             ));
         }
+    }
+    if let Some(address) = args.metrics_addr
+        && let Err(error) = telemetry::serve(address)
+    {
+        return could_not_start(&format!("cannot serve metrics at {address}: {error}"));
     }
     let signals = match Signals::listen() {
         Ok(signals) => signals,

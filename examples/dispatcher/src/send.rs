@@ -18,6 +18,7 @@ use crate::input::{Input, Line, MAX_LINE_BYTES};
 use crate::lanes::{Lanes, Turn};
 use crate::report::{Summary, json_line, progress_bar};
 use crate::stop::Stop;
+use crate::telemetry;
 use crate::terminal::tell;
 
 /// What a run of [`send`] writes, and where.
@@ -212,6 +213,7 @@ impl Intake {
                 Turn::free()
             };
             self.started += 1;
+            telemetry::delivery_started();
             let (deliverer, verdicts) = (Arc::clone(&self.deliverer), self.verdicts.clone());
             let (journey, room) = (Arc::clone(&journey), Arc::clone(&room));
             tokio::spawn(async move {
@@ -235,6 +237,7 @@ impl Intake {
 
     async fn refuse(&mut self, hook: Hook, error: SinkError, room: Arc<Taken>) {
         self.started += 1;
+        telemetry::delivery_started();
         let finished = Finished {
             journey: Arc::new(Journey::new(hook.envelope)),
             verdict: Verdict::refused(hook.only_sink, error),
@@ -261,6 +264,7 @@ impl Writer {
         {
             let envelope = &journey.envelope;
             summary.add(envelope, &verdict);
+            telemetry::delivery_ended(verdict.sink.as_deref(), verdict.result.is_ok());
             self.bar.inc(1);
             self.keep_dead_letter(envelope, &verdict, summary).await;
             let line = json_line(envelope, &verdict);

@@ -1,6 +1,10 @@
 //! The sink against an SQS server in this process, and against broken ones.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests are tests"
+)]
 
 mod batching;
 mod bench;
@@ -13,5 +17,6 @@ mod refusals;
 mod registration;
 mod secrets;
 mod soak;
+mod telemetry;
 mod tls;
 mod transport;

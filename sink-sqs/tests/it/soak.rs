@@ -43,14 +43,9 @@ impl Soak {
         let mut attempt = NonZeroU32::MIN;
         loop {
             let ctx = DeliveryContext::attempt(attempt);
-            let error = match self.sink.deliver(&envelope, &ctx).await {
-                Ok(_) => {
-                    return Ok(Told {
-                        number,
-                        attempts: attempt.get(),
-                    });
-                }
-                Err(error) => error,
+            let Err(error) = self.sink.deliver(&envelope, &ctx).await else {
+                let attempts = attempt.get();
+                return Ok(Told { number, attempts });
             };
             *self
                 .codes

@@ -1,0 +1,104 @@
+//! What a sink tells of its requests: the metrics and spans of the README's table.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dispatch_api::{Answer, Flush};
+use metrics::{SharedString, counter, gauge, histogram};
+use tracing::Span;
+use tracing::field::Empty;
+
+const SYSTEM: &str = "aws_sqs";
+
+/// Tells of the requests to one queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Telemetry {
+    queue: SharedString,
+}
+
+impl Telemetry {
+    pub(crate) fn new(queue_name: &str) -> Self {
+        Self {
+            queue: SharedString::from(queue_name.to_owned()),
+        }
+    }
+
+    /// The span of one request.
+    pub(crate) fn span(&self, operation: &'static str, messages: usize) -> Span {
+        tracing::debug_span!(
+            "send",
+            otel.kind = "client",
+            messaging.system = SYSTEM,
+            messaging.operation.name = operation,
+            messaging.operation.type = "send",
+            messaging.destination.name = &*self.queue,
+            messaging.batch.message_count = messages,
+            error.type = Empty,
+        )
+    }
+
+    /// A request was answered, or ended without an answer.
+    pub(crate) fn request_ended(
+        &self,
+        operation: &'static str,
+        took: Duration,
+        answers: &[Answer],
+        span: &Span,
+    ) {
+        let mut by_code: BTreeMap<&str, u64> = BTreeMap::new();
+        for answer in answers {
+            let code = answer.as_ref().map_or_else(|error| error.code(), |_| "");
+            *by_code.entry(code).or_default() += 1;
+        }
+        // A request fails when all its messages do.
+        let error = match by_code.first_key_value() {
+            Some((code, _)) => *code,
+            None => "",
+        };
+        if !error.is_empty() {
+            span.record("error.type", error);
+        }
+        histogram!(
+            "messaging_client_operation_duration_seconds",
+            "messaging_system" => SYSTEM,
+            "messaging_operation_name" => operation,
+            "messaging_destination_name" => self.queue.clone(),
+            "error_type" => error.to_owned(),
+        )
+        .record(took.as_secs_f64());
+        for (code, count) in by_code {
+            counter!(
+                "messaging_client_sent_messages_total",
+                "messaging_system" => SYSTEM,
+                "messaging_operation_name" => operation,
+                "messaging_destination_name" => self.queue.clone(),
+                "error_type" => code.to_owned(),
+            )
+            .increment(count);
+        }
+    }
+
+    /// A batch left.
+    pub(crate) fn batch_left(&self, entries: usize, flush: Flush) {
+        let labels = [
+            ("queue", self.queue.clone()),
+            ("reason", SharedString::const_str(flush.reason.as_str())),
+        ];
+        histogram!("ankusa_sqs_batch_entries", &labels).record(as_f64(entries));
+        histogram!("ankusa_sqs_batch_bytes", &labels).record(as_f64(flush.bytes));
+        histogram!("ankusa_sqs_batch_wait_seconds", &labels).record(flush.waited.as_secs_f64());
+    }
+
+    /// What the batcher holds changed.
+    pub(crate) fn load_changed(&self, entries: usize, requests: usize) {
+        gauge!("ankusa_sqs_unanswered_messages", "queue" => self.queue.clone())
+            .set(as_f64(entries));
+        gauge!("ankusa_sqs_requests_in_flight", "queue" => self.queue.clone())
+            .set(as_f64(requests));
+    }
+}
+
+/// Metrics are floating point, and exact up to 2^53.
+fn as_f64(count: usize) -> f64 {
+    count as f64
+}
