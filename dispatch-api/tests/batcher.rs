@@ -255,6 +255,30 @@ async fn tenants_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_flood_of_one_tenant_is_refused_at_its_own_ceiling_and_delays_the_other_by_two_requests()
+{
+    let bench = Bench::new(50, settings());
+    let mut flood = Vec::new();
+    for number in 0..50_000 {
+        flood.push(bench.submit_of("flood", &format!("f{number}")).await);
+    }
+    for number in 0..20 {
+        let start = Instant::now();
+        let quiet = bench.submit_of("quiet", &format!("q{number}")).await;
+        quiet.await.unwrap().unwrap();
+        let waited = start.elapsed();
+        assert!(waited <= ms(20 + 2 * 50), "{number} waited {waited:?}");
+    }
+    let answers = answers(flood).await;
+    let refused = answers.iter().filter(|answer| answer.is_err());
+    assert_eq!(refused.clone().count(), 50_000 - 1_024);
+    for answer in refused {
+        let error = answer.as_ref().unwrap_err();
+        assert!(error.text().starts_with("tenant_entries"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_would_pass_a_ceiling_is_refused_with_a_pause_and_its_reason() {
     let cases = [
         (

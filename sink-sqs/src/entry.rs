@@ -16,7 +16,7 @@ pub(crate) const DATA_TYPE: &str = "String";
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
     /// The message's JSON text.
-    pub(crate) body: String,
+    pub(crate) body: &'a str,
     /// Names and values, none of them empty.
     pub(crate) attributes: Vec<(&'static str, Cow<'a, str>)>,
     /// On a FIFO queue always, else only when configured.
@@ -28,7 +28,8 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Plans the message that `envelope` and `ctx` make for the configured queue.
+    /// Plans the message that `envelope` and `ctx` make for the configured queue, and
+    /// writes it into `scratch`, which is empty.
     ///
     /// # Errors
     ///
@@ -39,17 +40,19 @@ impl<'a> Entry<'a> {
         envelope: &Envelope,
         ctx: &DeliveryContext,
         message: &'a Message<'_>,
+        scratch: &'a mut String,
     ) -> Result<Self, SinkError> {
-        let body = message.encode();
+        message.encode_into(scratch);
+        let body: &str = scratch;
         let mut attributes = message.attributes();
         // The service refuses an empty value, and has no other word for "none".
         attributes.retain(|(_, value)| !value.is_empty());
-        let size = accounted_size(&body, &attributes);
+        let size = accounted_size(body, &attributes);
         let max = config.max_message_bytes();
         if size > max {
             return Err(too_large(size, max));
         }
-        check_characters("the body", &body)?;
+        check_characters("the body", body)?;
         // The last first: the idempotency key is made of the dedupe key behind it,
         // which is the one to name.
         for (name, value) in attributes.iter().rev() {
@@ -82,7 +85,7 @@ impl<'a> Entry<'a> {
 
     /// The digest that the service answers for the body.
     pub(crate) fn body_md5(&self) -> String {
-        digest::of_body(&self.body)
+        digest::of_body(self.body)
     }
 
     /// The digest that the service answers for the attributes.
@@ -195,7 +198,7 @@ mod tests {
         look: impl FnOnce(Entry<'_>) -> T,
     ) -> Result<T, SinkError> {
         let message = Message::for_delivery(envelope, ctx, config.inline_max_bytes()).unwrap();
-        Entry::plan(config, envelope, ctx, &message).map(look)
+        Entry::plan(config, envelope, ctx, &message, &mut String::new()).map(look)
     }
 
     fn check(

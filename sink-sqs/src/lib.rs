@@ -14,6 +14,7 @@ mod plugin;
 mod prepared;
 mod protocol;
 mod retry_after;
+mod scratch;
 mod sink;
 mod telemetry;
 

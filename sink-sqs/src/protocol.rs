@@ -72,7 +72,7 @@ pub(crate) fn members(entry: &Entry<'_>) -> String {
 
 fn push_members(out: &mut String, entry: &Entry<'_>) {
     out.push_str("\"MessageBody\":");
-    push_json_string(out, &entry.body);
+    push_json_string(out, entry.body);
     // An empty object is not the same as none: the service refuses it.
     if !entry.attributes.is_empty() {
         out.push_str(",\"MessageAttributes\":{");
@@ -204,7 +204,7 @@ mod tests {
 
     fn entry() -> Entry<'static> {
         Entry {
-            body: r#"{"v":1,"x":"✓"}"#.to_owned(),
+            body: r#"{"v":1,"x":"✓"}"#,
             attributes: vec![
                 ("ankusa_id", Cow::Borrowed("i-1")),
                 ("ankusa_dedupe_key", Cow::Borrowed("a\"b")),

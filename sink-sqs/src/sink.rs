@@ -21,6 +21,7 @@ use crate::config::SqsSinkConfig;
 use crate::entry::Entry;
 use crate::prepared::Prepared;
 use crate::protocol;
+use crate::scratch::with_scratch;
 use crate::telemetry::Telemetry;
 
 /// For how long a FIFO queue recognises a deduplication id.
@@ -104,6 +105,21 @@ fn shared_batcher(
 }
 
 impl SqsSink {
+    /// The message written out, and its group. Apart from the delivery itself, so that
+    /// nothing else of it is kept while the message waits.
+    fn prepare(
+        &self,
+        envelope: &Envelope,
+        ctx: &DeliveryContext,
+    ) -> Result<(Prepared, Option<String>), SinkError> {
+        let message = Message::for_delivery(envelope, ctx, self.config.inline_max_bytes())?;
+        with_scratch(|scratch| {
+            let entry = Entry::plan(&self.config, envelope, ctx, &message, scratch)?;
+            let prepared = Prepared::new(&entry, ctx.attempt_number());
+            Ok((prepared, entry.group_id))
+        })
+    }
+
     /// One request for one message.
     async fn send_alone(
         &self,
@@ -177,13 +193,11 @@ impl Sink for SqsSink {
     ) -> Result<Receipt, SinkError> {
         let _running = self.in_flight.enter()?;
         let deadline = self.deadline(ctx)?;
-        let message = Message::for_delivery(envelope, ctx, self.config.inline_max_bytes())?;
-        let entry = Entry::plan(&self.config, envelope, ctx, &message)?;
-        let prepared = Prepared::new(&entry, ctx.attempt_number());
+        let (prepared, group_id) = self.prepare(envelope, ctx)?;
         match &self.batcher {
             Some(batcher) if !ctx.is_direct() => {
                 // On a standard queue a group is for fairness, and promises no order.
-                let ordering_key = entry.group_id.filter(|_| self.config.is_fifo());
+                let ordering_key = group_id.filter(|_| self.config.is_fifo());
                 let tenant = envelope.tenant_id().unwrap_or_default();
                 self.send_along(batcher, tenant, ordering_key, prepared, ctx.deadline())
                     .await

@@ -19,19 +19,26 @@ impl Message<'_> {
     /// speaks.
     #[must_use]
     pub fn encode(&self) -> String {
-        let mut out = String::with_capacity(self.encoded_capacity());
+        let mut out = String::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// Appends what [`Message::encode`] gives, for a caller that has room to reuse.
+    pub fn encode_into(&self, out: &mut String) {
+        out.reserve(self.encoded_capacity());
         let _ = write!(out, "{{\"v\":{},\"id\":", super::MESSAGE_VERSION);
-        push_json_string(&mut out, &self.id);
+        push_json_string(out, &self.id);
         out.push_str(",\"source_id\":");
-        push_json_string(&mut out, &self.source_id);
-        push_nullable(&mut out, "tenant_id", self.tenant_id.as_deref());
+        push_json_string(out, &self.source_id);
+        push_nullable(out, "tenant_id", self.tenant_id.as_deref());
         let _ = write!(out, ",\"received_at\":{}", self.received_at);
-        push_nullable(&mut out, "content_type", self.content_type.as_deref());
+        push_nullable(out, "content_type", self.content_type.as_deref());
         let _ = write!(out, ",\"size\":{}", self.size);
-        push_nullable(&mut out, "dedupe_key", self.dedupe_key.as_deref());
-        push_nullable(&mut out, "replay_id", self.replay_id.as_deref());
+        push_nullable(out, "dedupe_key", self.dedupe_key.as_deref());
+        push_nullable(out, "replay_id", self.replay_id.as_deref());
         push_nullable(
-            &mut out,
+            out,
             "idempotency_key",
             self.shipped_idempotency_key.as_deref(),
         );
@@ -40,16 +47,16 @@ impl Message<'_> {
             if index > 0 {
                 out.push(',');
             }
-            push_json_string(&mut out, name);
+            push_json_string(out, name);
             out.push(':');
-            push_json_string(&mut out, value);
+            push_json_string(out, value);
         }
         out.push('}');
-        push_optional(&mut out, "sha256", self.sha256.as_deref());
+        push_optional(out, "sha256", self.sha256.as_deref());
         match &self.content {
             Content::Inline(body) => {
                 out.push_str(",\"body_base64\":\"");
-                STANDARD.encode_string(body, &mut out);
+                STANDARD.encode_string(body, out);
                 out.push('"');
             }
             Content::Claim(claim) => {
@@ -60,16 +67,15 @@ impl Message<'_> {
             None => out.push_str(",\"verification\":null"),
             Some(verification) => {
                 out.push_str(",\"verification\":{\"status\":");
-                push_json_string(&mut out, &verification.status);
+                push_json_string(out, &verification.status);
                 let _ = write!(out, ",\"flagged\":{}}}", verification.flagged);
             }
         }
-        push_optional(&mut out, "traceparent", self.traceparent.as_deref());
-        push_optional(&mut out, "tracestate", self.tracestate.as_deref());
-        push_nullable(&mut out, "instance", self.instance.as_deref());
-        push_nullable(&mut out, "region", self.region.as_deref());
+        push_optional(out, "traceparent", self.traceparent.as_deref());
+        push_optional(out, "tracestate", self.tracestate.as_deref());
+        push_nullable(out, "instance", self.instance.as_deref());
+        push_nullable(out, "region", self.region.as_deref());
         out.push('}');
-        out
     }
 
     /// Enough for a message without escapes, so that the text is allocated once.

@@ -13,7 +13,7 @@ const MISSING_QUEUE: &str =
 
 fn entry() -> Entry<'static> {
     Entry {
-        body: "sink ✓, a body that is long enough to be repeated by a careless server".to_owned(),
+        body: "sink ✓, a body that is long enough to be repeated by a careless server",
         attributes: vec![(
             "zeta",
             Cow::Borrowed("river of words that could be repeated"),

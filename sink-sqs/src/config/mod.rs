@@ -24,6 +24,7 @@ use crate::credentials::Credentials;
 use crate::endpoint::QueueUrl;
 use crate::entry::Entry;
 use crate::group::Grouping;
+use crate::scratch::with_scratch;
 
 type GroupFn = dyn Fn(&Envelope) -> String + Send + Sync;
 
@@ -143,7 +144,9 @@ impl SqsSinkConfig {
         ctx: &DeliveryContext,
     ) -> Result<usize, SinkError> {
         let message = Message::for_delivery(envelope, ctx, self.inline_max_bytes)?;
-        Entry::plan(self, envelope, ctx, &message).map(|entry| entry.size)
+        with_scratch(|scratch| {
+            Entry::plan(self, envelope, ctx, &message, scratch).map(|entry| entry.size)
+        })
     }
 
     pub(crate) fn queue(&self) -> &QueueUrl {
