@@ -1,6 +1,7 @@
 //! One signed POST, and what came back.
 
 mod signing;
+mod skew;
 mod transport;
 
 use std::sync::Arc;
@@ -12,8 +13,9 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use self::signing::{Unsigned, signed_headers};
+use self::skew::{Signed, Skew};
 use self::transport::{MAX_ANSWER_BYTES, Received, Sending, Transport, TransportError};
-use crate::answer::{Answer, request_id};
+use crate::answer::{Answer, code_of_refusal, request_id};
 use crate::config::SqsSinkConfig;
 use crate::credentials::{Credentials, OptionsThenEnvironment, ProvideCredentials, identity_of};
 
@@ -26,6 +28,7 @@ pub(crate) struct Client {
     timeout: Duration,
     credentials: Arc<dyn ProvideCredentials>,
     services: HostServices,
+    skew: Arc<Skew>,
     identity: String,
 }
 
@@ -60,6 +63,7 @@ impl Client {
             ),
             transport,
             services: services.clone(),
+            skew: Arc::default(),
         })
     }
 
@@ -69,7 +73,10 @@ impl Client {
         &self.identity
     }
 
-    /// Sends one request, once, and reads the whole answer by `deadline`.
+    /// Sends one request and reads the whole answer by `deadline`.
+    ///
+    /// It is signed and sent once more when its signature was refused and another can be had. That repeats nothing: a request is refused so before it is
+    /// carried out, and nothing of it was stored.
     ///
     /// # Errors
     ///
@@ -80,8 +87,43 @@ impl Client {
         body: Vec<u8>,
         deadline: Instant,
     ) -> Result<Exchange, SinkError> {
+        let body = Bytes::from(body);
+        let credentials = self.credentials.provide().await?;
+        let (first, signed) = self
+            .attempt(target, body.clone(), credentials, deadline)
+            .await?;
+        if !self.is_worth_another(&first, &signed) {
+            return Ok(first);
+        }
+        let (second, _) = self
+            .attempt(target, body, first.credentials, deadline)
+            .await?;
+        Ok(second)
+    }
+
+    /// Whether the request was refused for a time that another signature would correct.
+    fn is_worth_another(&self, refused: &Exchange, signed: &Signed) -> bool {
+        match code_of_refusal(&refused.answer) {
+            Some(
+                "InvalidSignature" | "RequestExpired" | "RequestTimeTooSkewed" | "AuthFailure",
+            ) => {
+                let now = self.services.now();
+                signed.was_out_of_date(&refused.answer.headers, now, &self.skew)
+            }
+            _ => false,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        target: &'static str,
+        body: Bytes,
+        credentials: Credentials,
+        deadline: Instant,
+    ) -> Result<(Exchange, Signed), SinkError> {
         let sending = Sending::default();
-        match timeout_at(deadline, self.exchange(target, body, &sending)).await {
+        let exchange = self.exchange(target, body, credentials, &sending);
+        match timeout_at(deadline, exchange).await {
             Ok(result) => result,
             Err(_) => Err(self.timed_out(&sending)),
         }
@@ -90,24 +132,30 @@ impl Client {
     async fn exchange(
         &self,
         target: &'static str,
-        body: Vec<u8>,
+        body: Bytes,
+        credentials: Credentials,
         sending: &Sending,
-    ) -> Result<Exchange, SinkError> {
-        let credentials = self.credentials.provide().await?;
+    ) -> Result<(Exchange, Signed), SinkError> {
         // Signed last, so that no waiting makes the signature old.
+        let wall = self.services.now();
+        let signed = Signed {
+            at: self.skew.apply(wall),
+            wall,
+            instant: Instant::now(),
+        };
         let headers = signed_headers(
             &Unsigned {
                 url: self.endpoint.as_str(),
                 region: &self.region,
                 target,
                 body: &body,
-                time: self.services.now(),
+                time: signed.at,
             },
             &credentials,
         )?;
         let received = self
             .transport
-            .post(&self.endpoint, headers, Bytes::from(body), sending)
+            .post(&self.endpoint, headers, body, sending)
             .await
             .map_err(|error| self.failed(error, sending))?;
         let Received {
@@ -115,14 +163,15 @@ impl Client {
             headers,
             body,
         } = received;
-        Ok(Exchange {
+        let exchange = Exchange {
             answer: Answer {
                 status,
                 headers,
                 body,
             },
             credentials,
-        })
+        };
+        Ok((exchange, signed))
     }
 
     fn failed(&self, error: TransportError, sending: &Sending) -> SinkError {

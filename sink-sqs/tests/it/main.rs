@@ -12,5 +12,6 @@ mod raw;
 mod refusals;
 mod registration;
 mod secrets;
+mod skew;
 mod tls;
 mod transport;
