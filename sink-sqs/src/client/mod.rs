@@ -15,9 +15,11 @@ use url::Url;
 use self::signing::{Unsigned, signed_headers};
 use self::skew::{Signed, Skew};
 use self::transport::{MAX_ANSWER_BYTES, Received, Sending, Transport, TransportError};
+#[cfg(feature = "default-chain")]
+pub(crate) use self::transport::{Route, side_client};
 use crate::answer::{Answer, code_of_refusal, request_id};
 use crate::config::SqsSinkConfig;
-use crate::credentials::{Credentials, OptionsThenEnvironment, ProvideCredentials, identity_of};
+use crate::credentials::{Credentials, ProvideCredentials, identity_of, provider_of};
 
 /// Sends requests of one sink. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -46,13 +48,12 @@ impl Client {
     ///
     /// Certificates that cannot be read, and a system without any.
     pub(crate) fn new(config: &SqsSinkConfig, services: &HostServices) -> Result<Self, Problems> {
-        let options = config.credentials().cloned();
         let transport = Transport::shared(config, services)?;
         Ok(Self {
             endpoint: config.endpoint_url().clone(),
             region: config.region().to_owned(),
             timeout: config.timeout(),
-            credentials: Arc::new(OptionsThenEnvironment::new(options, services)),
+            credentials: provider_of(config, services),
             identity: format!(
                 "{} {} {:?} {} {}",
                 config.endpoint(),
@@ -75,7 +76,8 @@ impl Client {
 
     /// Sends one request and reads the whole answer by `deadline`.
     ///
-    /// It is signed and sent once more when its signature was refused and another can be had. That repeats nothing: a request is refused so before it is
+    /// It is signed and sent once more when its signature or its credentials were refused
+    /// and others can be had. That repeats nothing: a request is refused so before it is
     /// carried out, and nothing of it was stored.
     ///
     /// # Errors
@@ -88,29 +90,50 @@ impl Client {
         deadline: Instant,
     ) -> Result<Exchange, SinkError> {
         let body = Bytes::from(body);
-        let credentials = self.credentials.provide().await?;
+        let credentials = match timeout_at(deadline, self.credentials.provide()).await {
+            Ok(provided) => provided?,
+            Err(_) => return Err(self.no_credentials_yet()),
+        };
         let (first, signed) = self
             .attempt(target, body.clone(), credentials, deadline)
             .await?;
-        if !self.is_worth_another(&first, &signed) {
-            return Ok(first);
+        match self.remedy(&first, &signed, deadline).await {
+            Some(credentials) => {
+                let (second, _) = self.attempt(target, body, credentials, deadline).await?;
+                Ok(second)
+            }
+            None => Ok(first),
         }
-        let (second, _) = self
-            .attempt(target, body, first.credentials, deadline)
-            .await?;
-        Ok(second)
     }
 
-    /// Whether the request was refused for a time that another signature would correct.
-    fn is_worth_another(&self, refused: &Exchange, signed: &Signed) -> bool {
-        match code_of_refusal(&refused.answer) {
-            Some(
-                "InvalidSignature" | "RequestExpired" | "RequestTimeTooSkewed" | "AuthFailure",
-            ) => {
+    /// The credentials with which the request may be accepted, if it was refused for its
+    /// signature's sake and something can be done about it.
+    async fn remedy(
+        &self,
+        refused: &Exchange,
+        signed: &Signed,
+        deadline: Instant,
+    ) -> Option<Credentials> {
+        let Exchange {
+            answer,
+            credentials,
+        } = refused;
+        match code_of_refusal(answer)? {
+            "InvalidSignature" | "RequestExpired" | "RequestTimeTooSkewed" | "AuthFailure" => {
                 let now = self.services.now();
-                signed.was_out_of_date(&refused.answer.headers, now, &self.skew)
+                signed
+                    .was_out_of_date(&answer.headers, now, &self.skew)
+                    .then(|| credentials.clone())
             }
-            _ => false,
+            "ExpiredToken" | "UnrecognizedClient" | "InvalidAccessKeyId" => {
+                if !self.credentials.give_up(credentials) {
+                    return None;
+                }
+                let provided = timeout_at(deadline, self.credentials.provide());
+                let others = provided.await.ok()?.ok()?;
+                (others.fingerprint() != credentials.fingerprint()).then_some(others)
+            }
+            _ => None,
         }
     }
 
@@ -172,6 +195,18 @@ impl Client {
             credentials,
         };
         Ok((exchange, signed))
+    }
+
+    fn no_credentials_yet(&self) -> SinkError {
+        SinkError::transient(
+            Outcome::NotStored,
+            "CredentialsUnavailable",
+            format!(
+                "no credentials in time: their sources are still being asked; timeout_ms is {}, \
+                 and the delivery's deadline can be sooner",
+                self.timeout.as_millis()
+            ),
+        )
     }
 
     fn failed(&self, error: TransportError, sending: &Sending) -> SinkError {

@@ -6,6 +6,8 @@ mod batching;
 mod bench;
 mod certificates;
 mod confirmation;
+#[cfg(feature = "default-chain")]
+mod credentials;
 mod delivery;
 mod lifecycle;
 mod raw;
@@ -13,5 +15,7 @@ mod refusals;
 mod registration;
 mod secrets;
 mod skew;
+#[cfg(feature = "default-chain")]
+mod sources;
 mod tls;
 mod transport;

@@ -16,7 +16,8 @@ use crate::bench::{
 async fn without_credentials_no_request_goes_out() {
     let server = SqsServer::start().await.unwrap();
     let queue_url = server.create_queue(QUEUE, []).await.unwrap();
-    let services = HostServices::new().with_environment(|_| None);
+    let services = HostServices::new()
+        .with_environment(|name| (name == "AWS_EC2_METADATA_DISABLED").then(|| "true".to_owned()));
     let sink = sink_of(
         sink_sqs::SqsSinkConfig::builder(&queue_url, "us-east-1"),
         &services,
