@@ -299,3 +299,48 @@ fn with_identity(error: SinkError, received: &Received) -> SinkError {
         None => error,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SqsSinkConfigBuilder;
+
+    fn identity(change: impl FnOnce(SqsSinkConfigBuilder) -> SqsSinkConfigBuilder) -> String {
+        let services = HostServices::new().with_environment(|_| None);
+        let builder = SqsSinkConfig::builder("http://127.0.0.1:1/0/hooks", "us-east-1");
+        let config = change(builder).build(&services).unwrap();
+        Client::new(&config, &services)
+            .unwrap()
+            .identity()
+            .to_owned()
+    }
+
+    #[test]
+    fn clients_with_other_keys_have_another_identity_that_shows_none() {
+        let keys = |b: SqsSinkConfigBuilder| b.credentials("AKID", "canary");
+        let mut identities = vec![
+            identity(|b| b),
+            identity(keys),
+            identity(|b| keys(b).session_token("canary")),
+        ];
+        #[cfg(feature = "default-chain")]
+        {
+            let role = |b: SqsSinkConfigBuilder| keys(b).assume_role(ROLE);
+            const ROLE: &str = "arn:aws:iam::123456789012:role/canary";
+            identities.extend([
+                identity(|b| b.profile("canary")),
+                identity(role),
+                identity(|b| b.assume_role(ROLE)),
+                identity(|b| role(b).external_id("canary")),
+                identity(|b| role(b).session_name("canary")),
+                identity(|b| role(b).external_id("canary").session_name("canary")),
+            ]);
+            assert_eq!(identity(role), identity(role));
+        }
+        assert!(!identities.concat().contains("canary"));
+        let count = identities.len();
+        identities.sort();
+        identities.dedup();
+        assert_eq!(identities.len(), count);
+    }
+}

@@ -342,6 +342,33 @@ async fn a_role_is_assumed_with_its_external_id_by_the_keys_at_hand() {
 }
 
 #[tokio::test]
+async fn a_role_is_assumed_though_the_hosts_clock_is_off() {
+    let off = Duration::from_secs(1_200);
+    let world = World::new([]).await;
+    let right = world.now() + off;
+    let sts = Sts::answering(move |request| {
+        // The hour and the minute of the signature's date.
+        let date = request.split_once("x-amz-date: ").unwrap().1;
+        let minute = &date[..13];
+        let expected = crate::sources::time(right).replace(['-', ':'], "");
+        if minute == &expected[..13] {
+            return assumed(request, "1", right + HOUR);
+        }
+        let date = format!("date: {}\r\n", httpdate::fmt_http_date(right));
+        let refusal = "<ErrorResponse><Error><Type>Sender</Type>\
+                       <Code>SignatureDoesNotMatch</Code>\
+                       <Message>Signature not yet current</Message></Error></ErrorResponse>";
+        Then::Answer(answer("403 Forbidden", &date, refusal))
+    })
+    .await;
+    world.set("AWS_ENDPOINT_URL_STS", sts.server.origin());
+    let builder = config(&world).credentials("test", "test").assume_role(ROLE);
+    deliver(&sink_of(builder, &world.services)).await.unwrap();
+    assert_eq!(sts.forms().len(), 2);
+    assert_eq!(world.signers(), ["ASIA1"]);
+}
+
+#[tokio::test]
 async fn two_tenants_with_two_roles_never_sign_with_each_others_keys() {
     let world = World::new([]).await;
     let end = world.now() + HOUR;
@@ -475,6 +502,44 @@ async fn a_profile_can_name_its_source() {
     deliver(&sink(&world)).await.unwrap();
     assert_eq!(signer(&sts.server.requests()[0]), "ASIA4");
     assert_eq!(world.signers(), ["ASIA1"]);
+}
+
+#[tokio::test]
+async fn the_role_of_a_profile_that_is_refused_is_a_fault_of_the_configuration() {
+    let world = World::new([]).await;
+    let sts = Sts::answering(|_| refused("403 Forbidden", "AccessDenied", "canary")).await;
+    let file = TempFile::new(&format!(
+        "[default]\nrole_arn = {ROLE}\nsource_profile = base\nservices = local\n\n\
+         [services local]\nsts =\n  endpoint_url = {}\n\n\
+         [profile base]\naws_access_key_id = AKID\naws_secret_access_key = canary\n",
+        sts.server.origin()
+    ));
+    world.set("AWS_CONFIG_FILE", file.path());
+    let error = deliver(&sink(&world)).await.unwrap_err();
+    assert_eq!(error.code(), "CredentialsRefused");
+    assert!(error.text().contains("AccessDenied"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_as_profiles_is_named_and_not_shown() {
+    for content in [
+        "[default\naws_access_key_id = canary\n",
+        "[default]\naws_access_key_id canary\n",
+        "[default]\naws_access_key_id = canary\n",
+        "[default]\nrole_arn = canary\n",
+        "[default]\nsso_session = team\nsso_account_id = canary\nsso_role_name = canary\n",
+        "[default]\ncredential_process = /bin/echo canary\n",
+    ] {
+        let file = TempFile::new(content);
+        let world = World::new([("AWS_SHARED_CREDENTIALS_FILE", file.path())]).await;
+        let error = deliver(&sink(&world)).await.unwrap_err();
+        let known = ["NoCredentials", "CredentialsUnavailable"];
+        assert!(known.contains(&error.code()), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotStored);
+        assert!(error.text().contains("profile"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+    }
 }
 
 /// A container's endpoint that demands the token of a file.

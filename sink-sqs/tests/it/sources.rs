@@ -192,7 +192,7 @@ pub(crate) async fn metadata(name: &'static str, end: SystemTime) -> RawServer {
 }
 
 /// A time as the services write it.
-fn time(time: SystemTime) -> String {
+pub(crate) fn time(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap().as_secs();
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Days since the first of March of the year 0.

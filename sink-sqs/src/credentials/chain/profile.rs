@@ -6,6 +6,7 @@ use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, future};
 use aws_runtime::env_config::file::{EnvConfigFileKind, EnvConfigFiles};
+use aws_sdk_sts::error::{ErrorMetadata, ProvideErrorMetadata as _};
 use aws_sdk_sts::operation::assume_role::AssumeRoleError;
 use dispatch_api::{ErrorChain, SinkError};
 
@@ -89,18 +90,27 @@ fn file(chain: &Chain, variable: &str, default: &str) -> Option<PathBuf> {
     }
 }
 
+/// What is said by others than this host is not shown: it can repeat what it was sent, and
+/// here nobody knows what that was.
 fn failed(name: &str, error: &CredentialsError) -> SinkError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(next) = cause {
-        if let Some(refusal) = next.downcast_ref::<AssumeRoleError>() {
-            return sts::refusal(refusal.meta()).into_error(&format!("the role of profile {name}"));
+        if let Some(refused) = next.downcast_ref::<AssumeRoleError>() {
+            let code = ErrorMetadata::builder()
+                .code(refused.code().unwrap_or("no code"))
+                .build();
+            return sts::refusal(&code).into_error(&format!("the role of the profile {name}"));
+        }
+        if let Some(error) = next.downcast_ref::<SinkError>() {
+            return error.clone();
         }
         cause = next.source();
     }
-    unavailable(format!(
-        "the profile {name} gives no credentials: {}",
-        printable(&ErrorChain(error).to_string())
-    ))
+    let why = match error {
+        CredentialsError::InvalidConfiguration(_) => printable(&ErrorChain(error).to_string()),
+        _ => "the source that it names gives none".to_owned(),
+    };
+    unavailable(format!("the profile {name} gives no credentials: {why}"))
 }
 
 /// A source that a profile can name, asked in the host's environment.

@@ -54,6 +54,11 @@ pub(super) async fn web_identity(chain: &Chain) -> Looked {
             ))
         })?;
         let token = Zeroizing::new(token);
+        if token.trim().is_empty() {
+            return Err(unavailable(format!(
+                "the file that {TOKEN_FILE} names is empty"
+            )));
+        }
         let asked = client
             .assume_role_with_web_identity()
             .role_arn(&role_arn)
@@ -223,7 +228,10 @@ pub(super) fn refusal(error: &ErrorMetadata) -> Refusal {
         _ => true,
     };
     Refusal {
-        why: printable(&format!("{code}: {message}")),
+        why: match message {
+            "" => printable(code),
+            _ => printable(&format!("{code}: {message}")),
+        },
         is_transient,
     }
 }
