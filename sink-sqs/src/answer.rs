@@ -109,6 +109,16 @@ pub(crate) fn is_too_long(answer: &Answer) -> bool {
                 .any(|spelling| normalise(spelling) == "BatchRequestTooLong"))
 }
 
+/// The code with which the service refused a whole request, storing nothing of it.
+pub(crate) fn code_of_refusal(answer: &Answer) -> Option<&'static str> {
+    if !(400..=499).contains(&answer.status) {
+        return None;
+    }
+    let document = ErrorDocument::parse(&answer.body);
+    let spellings = spellings(answer, &document);
+    Some(classify(spellings.iter().copied(), answer.status).code)
+}
+
 fn with_identity(error: SinkError, answer: &Answer) -> SinkError {
     let error = error.with_status(answer.status);
     match request_id(&answer.headers) {
@@ -201,7 +211,11 @@ fn refused(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError 
     };
     // The first name that the table knows decides: some imitations put no more than
     // `Sender` where the service puts the code.
-    let verdict = classify(spellings.iter().copied(), answer.status);
+    let mut verdict = classify(spellings.iter().copied(), answer.status);
+    if verdict.code == "InvalidSignature" && is_of_another_time(document.message.as_deref()) {
+        // The keys are right, and a later signature may be in time.
+        verdict = classify(["RequestExpired"], answer.status);
+    }
     let text = explained(
         verdict,
         first,
@@ -215,6 +229,13 @@ fn refused(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError 
         _ => Outcome::Unknown,
     };
     error(verdict, outcome, text, answer, message, asked)
+}
+
+/// Whether a signature was refused for its time, by the service's own words.
+fn is_of_another_time(said: Option<&str>) -> bool {
+    said.is_some_and(|said| {
+        said.starts_with("Signature expired") || said.starts_with("Signature not yet current")
+    })
 }
 
 /// What the service says of one message of a batch that it did not store.

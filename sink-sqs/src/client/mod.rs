@@ -1,6 +1,7 @@
 //! One signed POST, and what came back.
 
 mod signing;
+mod skew;
 mod transport;
 
 use std::sync::Arc;
@@ -12,10 +13,13 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use self::signing::{Unsigned, signed_headers};
+use self::skew::{Signed, Skew};
 use self::transport::{MAX_ANSWER_BYTES, Received, Sending, Transport, TransportError};
-use crate::answer::{Answer, request_id};
+#[cfg(feature = "default-chain")]
+pub(crate) use self::transport::{Route, side_client};
+use crate::answer::{Answer, code_of_refusal, request_id};
 use crate::config::SqsSinkConfig;
-use crate::credentials::{Credentials, OptionsThenEnvironment, ProvideCredentials, identity_of};
+use crate::credentials::{Credentials, ProvideCredentials, identity_of, provider_of};
 
 /// Sends requests of one sink. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -26,6 +30,7 @@ pub(crate) struct Client {
     timeout: Duration,
     credentials: Arc<dyn ProvideCredentials>,
     services: HostServices,
+    skew: Arc<Skew>,
     identity: String,
 }
 
@@ -43,13 +48,12 @@ impl Client {
     ///
     /// Certificates that cannot be read, and a system without any.
     pub(crate) fn new(config: &SqsSinkConfig, services: &HostServices) -> Result<Self, Problems> {
-        let options = config.credentials().cloned();
         let transport = Transport::shared(config, services)?;
         Ok(Self {
             endpoint: config.endpoint_url().clone(),
             region: config.region().to_owned(),
             timeout: config.timeout(),
-            credentials: Arc::new(OptionsThenEnvironment::new(options, services)),
+            credentials: provider_of(config, services),
             identity: format!(
                 "{} {} {:?} {} {}",
                 config.endpoint(),
@@ -60,6 +64,7 @@ impl Client {
             ),
             transport,
             services: services.clone(),
+            skew: Arc::default(),
         })
     }
 
@@ -69,7 +74,11 @@ impl Client {
         &self.identity
     }
 
-    /// Sends one request, once, and reads the whole answer by `deadline`.
+    /// Sends one request and reads the whole answer by `deadline`.
+    ///
+    /// It is signed and sent once more when its signature or its credentials were refused
+    /// and others can be had. That repeats nothing: a request is refused so before it is
+    /// carried out, and nothing of it was stored.
     ///
     /// # Errors
     ///
@@ -80,8 +89,64 @@ impl Client {
         body: Vec<u8>,
         deadline: Instant,
     ) -> Result<Exchange, SinkError> {
+        let body = Bytes::from(body);
+        let credentials = match timeout_at(deadline, self.credentials.provide()).await {
+            Ok(provided) => provided?,
+            Err(_) => return Err(self.no_credentials_yet()),
+        };
+        let (first, signed) = self
+            .attempt(target, body.clone(), credentials, deadline)
+            .await?;
+        match self.remedy(&first, &signed, deadline).await {
+            Some(credentials) => {
+                let (second, _) = self.attempt(target, body, credentials, deadline).await?;
+                Ok(second)
+            }
+            None => Ok(first),
+        }
+    }
+
+    /// The credentials with which the request may be accepted, if it was refused for its
+    /// signature's sake and something can be done about it.
+    async fn remedy(
+        &self,
+        refused: &Exchange,
+        signed: &Signed,
+        deadline: Instant,
+    ) -> Option<Credentials> {
+        let Exchange {
+            answer,
+            credentials,
+        } = refused;
+        match code_of_refusal(answer)? {
+            "InvalidSignature" | "RequestExpired" | "RequestTimeTooSkewed" | "AuthFailure" => {
+                let now = self.services.now();
+                signed
+                    .was_out_of_date(&answer.headers, now, &self.skew)
+                    .then(|| credentials.clone())
+            }
+            "ExpiredToken" | "UnrecognizedClient" | "InvalidAccessKeyId" => {
+                if !self.credentials.give_up(credentials) {
+                    return None;
+                }
+                let provided = timeout_at(deadline, self.credentials.provide());
+                let others = provided.await.ok()?.ok()?;
+                (others.fingerprint() != credentials.fingerprint()).then_some(others)
+            }
+            _ => None,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        target: &'static str,
+        body: Bytes,
+        credentials: Credentials,
+        deadline: Instant,
+    ) -> Result<(Exchange, Signed), SinkError> {
         let sending = Sending::default();
-        match timeout_at(deadline, self.exchange(target, body, &sending)).await {
+        let exchange = self.exchange(target, body, credentials, &sending);
+        match timeout_at(deadline, exchange).await {
             Ok(result) => result,
             Err(_) => Err(self.timed_out(&sending)),
         }
@@ -90,24 +155,30 @@ impl Client {
     async fn exchange(
         &self,
         target: &'static str,
-        body: Vec<u8>,
+        body: Bytes,
+        credentials: Credentials,
         sending: &Sending,
-    ) -> Result<Exchange, SinkError> {
-        let credentials = self.credentials.provide().await?;
+    ) -> Result<(Exchange, Signed), SinkError> {
         // Signed last, so that no waiting makes the signature old.
+        let wall = self.services.now();
+        let signed = Signed {
+            at: self.skew.apply(wall),
+            wall,
+            instant: Instant::now(),
+        };
         let headers = signed_headers(
             &Unsigned {
                 url: self.endpoint.as_str(),
                 region: &self.region,
                 target,
                 body: &body,
-                time: self.services.now(),
+                time: signed.at,
             },
             &credentials,
         )?;
         let received = self
             .transport
-            .post(&self.endpoint, headers, Bytes::from(body), sending)
+            .post(&self.endpoint, headers, body, sending)
             .await
             .map_err(|error| self.failed(error, sending))?;
         let Received {
@@ -115,14 +186,27 @@ impl Client {
             headers,
             body,
         } = received;
-        Ok(Exchange {
+        let exchange = Exchange {
             answer: Answer {
                 status,
                 headers,
                 body,
             },
             credentials,
-        })
+        };
+        Ok((exchange, signed))
+    }
+
+    fn no_credentials_yet(&self) -> SinkError {
+        SinkError::transient(
+            Outcome::NotStored,
+            "CredentialsUnavailable",
+            format!(
+                "no credentials in time: their sources are still being asked; timeout_ms is {}, \
+                 and the delivery's deadline can be sooner",
+                self.timeout.as_millis()
+            ),
+        )
     }
 
     fn failed(&self, error: TransportError, sending: &Sending) -> SinkError {
@@ -213,5 +297,50 @@ fn with_identity(error: SinkError, received: &Received) -> SinkError {
     match request_id(&received.headers) {
         Some(id) => error.with_request_id(id),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SqsSinkConfigBuilder;
+
+    fn identity(change: impl FnOnce(SqsSinkConfigBuilder) -> SqsSinkConfigBuilder) -> String {
+        let services = HostServices::new().with_environment(|_| None);
+        let builder = SqsSinkConfig::builder("http://127.0.0.1:1/0/hooks", "us-east-1");
+        let config = change(builder).build(&services).unwrap();
+        Client::new(&config, &services)
+            .unwrap()
+            .identity()
+            .to_owned()
+    }
+
+    #[test]
+    fn clients_with_other_keys_have_another_identity_that_shows_none() {
+        let keys = |b: SqsSinkConfigBuilder| b.credentials("AKID", "canary");
+        let mut identities = vec![
+            identity(|b| b),
+            identity(keys),
+            identity(|b| keys(b).session_token("canary")),
+        ];
+        #[cfg(feature = "default-chain")]
+        {
+            let role = |b: SqsSinkConfigBuilder| keys(b).assume_role(ROLE);
+            const ROLE: &str = "arn:aws:iam::123456789012:role/canary";
+            identities.extend([
+                identity(|b| b.profile("canary")),
+                identity(role),
+                identity(|b| b.assume_role(ROLE)),
+                identity(|b| role(b).external_id("canary")),
+                identity(|b| role(b).session_name("canary")),
+                identity(|b| role(b).external_id("canary").session_name("canary")),
+            ]);
+            assert_eq!(identity(role), identity(role));
+        }
+        assert!(!identities.concat().contains("canary"));
+        let count = identities.len();
+        identities.sort();
+        identities.dedup();
+        assert_eq!(identities.len(), count);
     }
 }

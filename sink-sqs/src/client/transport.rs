@@ -11,7 +11,7 @@ use bytes::Bytes;
 use dispatch_api::{ErrorChain, Fingerprint, HostServices, Problems};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use reqwest::{Certificate, Proxy, redirect, retry};
+use reqwest::{Certificate, ClientBuilder, Proxy, redirect, retry};
 use url::Url;
 
 use crate::config::SqsSinkConfig;
@@ -68,40 +68,11 @@ impl Transport {
 
     fn new(config: &SqsSinkConfig, roots: Roots, identity: String) -> Result<Self, Problems> {
         let http = config.http();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
-            .http1_only()
-            // A signed request is for one host, and one delivery is one request.
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .referer(false)
-            .no_proxy()
+        let builder = builder(config, roots, needs_tls(config), Route::Proxied)?
             .connect_timeout(config.timeout())
             .pool_idle_timeout(http.pool_idle_timeout)
-            .pool_max_idle_per_host(http.pool_max_idle_per_host)
-            .tcp_nodelay(true);
-        builder = if needs_tls(config) {
-            builder.tls_certs_merge(roots.certificates)
-        } else {
-            // Without TLS the system's certificates are not needed, and need not exist.
-            builder.tls_certs_only([])
-        };
-        if let Some(proxy) = &http.proxy {
-            builder = builder
-                .proxy(Proxy::all(proxy.as_str()).map_err(|error| {
-                    problem("http.proxy", format!("refused: {}", chain(error)))
-                })?);
-        }
-        let client = builder.build().map_err(|error| {
-            problem(
-                ROOTS,
-                format!(
-                    "no usable root certificates ({}): install the system's, name their file \
-                     in SSL_CERT_FILE, or list PEM files here",
-                    chain(error)
-                ),
-            )
-        })?;
+            .pool_max_idle_per_host(http.pool_max_idle_per_host);
+        let client = build(builder)?;
         Ok(Self { client, identity })
     }
 
@@ -213,6 +184,78 @@ impl Body for ObservedBody {
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.body.as_ref().map_or(0, |body| body.len() as u64))
     }
+}
+
+/// Whether requests go through the configured proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    Proxied,
+    /// Addresses of the host or its neighbourhood, which no proxy knows.
+    #[cfg(feature = "default-chain")]
+    Direct,
+}
+
+/// A client for the sources of credentials, with the sink's certificates.
+///
+/// # Errors
+///
+/// As for [`Transport::shared`].
+#[cfg(feature = "default-chain")]
+pub(crate) fn side_client(
+    config: &SqsSinkConfig,
+    tls: bool,
+    route: Route,
+) -> Result<reqwest::Client, Problems> {
+    const CONNECT: std::time::Duration = std::time::Duration::from_secs(1);
+    let proxied = route == Route::Proxied && config.http().proxy.is_some();
+    let tls = tls || (proxied && needs_tls(config));
+    let builder = builder(config, Roots::read(config)?, tls, route)?;
+    build(builder.connect_timeout(CONNECT))
+}
+
+/// What every client of ours has in common.
+fn builder(
+    config: &SqsSinkConfig,
+    roots: Roots,
+    tls: bool,
+    route: Route,
+) -> Result<ClientBuilder, Problems> {
+    let mut builder = reqwest::Client::builder()
+        .user_agent(USER_AGENT)
+        .http1_only()
+        // A signed request is for one host, and one delivery is one request.
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false)
+        .no_proxy()
+        .tcp_nodelay(true);
+    builder = if tls {
+        builder.tls_certs_merge(roots.certificates)
+    } else {
+        // Without TLS the system's certificates are not needed, and need not exist.
+        builder.tls_certs_only([])
+    };
+    match &config.http().proxy {
+        Some(proxy) if route == Route::Proxied => {
+            let proxy = Proxy::all(proxy.as_str())
+                .map_err(|error| problem("http.proxy", format!("refused: {}", chain(error))))?;
+            Ok(builder.proxy(proxy))
+        }
+        _ => Ok(builder),
+    }
+}
+
+fn build(builder: ClientBuilder) -> Result<reqwest::Client, Problems> {
+    builder.build().map_err(|error| {
+        problem(
+            ROOTS,
+            format!(
+                "no usable root certificates ({}): install the system's, name their file in \
+                 SSL_CERT_FILE, or list PEM files here",
+                chain(error)
+            ),
+        )
+    })
 }
 
 fn needs_tls(config: &SqsSinkConfig) -> bool {

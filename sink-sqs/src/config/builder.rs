@@ -7,7 +7,7 @@ use dispatch_api::{Envelope, HostServices, Problems};
 
 use super::GroupFn;
 use super::SqsSinkConfig;
-use super::raw::{RawConfig, RawHttp};
+use super::raw::{RawAssumeRole, RawConfig, RawHttp};
 use super::validate::validate;
 
 /// Collects what an [`SqsSinkConfig`] is made of. Every option has the name, range
@@ -90,6 +90,30 @@ impl SqsSinkConfigBuilder {
         self
     }
 
+    /// Sets the profile whose credentials are used.
+    pub fn profile(mut self, name: impl Into<String>) -> Self {
+        self.raw.profile = Some(name.into());
+        self
+    }
+
+    /// Sets the role to assume.
+    pub fn assume_role(mut self, role_arn: impl Into<String>) -> Self {
+        self.role().role_arn = Some(role_arn.into());
+        self
+    }
+
+    /// Sets the external id that the owner of the assumed role demands.
+    pub fn external_id(mut self, id: impl Into<String>) -> Self {
+        self.role().external_id = Some(id.into());
+        self
+    }
+
+    /// Sets the session's name of the assumed role.
+    pub fn session_name(mut self, name: impl Into<String>) -> Self {
+        self.role().session_name = Some(name.into());
+        self
+    }
+
     /// Sets whether deliveries are sent in batches.
     pub fn batch(mut self, batch: bool) -> Self {
         self.raw.batch = Some(batch);
@@ -169,6 +193,10 @@ impl SqsSinkConfigBuilder {
     /// Every problem at once, each with the key that the option has in a file.
     pub fn build(self, services: &HostServices) -> Result<SqsSinkConfig, Problems> {
         validate(self.raw, self.group, services, Problems::new())
+    }
+
+    fn role(&mut self) -> &mut RawAssumeRole {
+        self.raw.assume_role.get_or_insert_default()
     }
 
     fn http(&mut self) -> &mut RawHttp {

@@ -42,9 +42,29 @@ pub struct SqsSinkConfig {
     max_message_bytes: usize,
     timeout: Duration,
     credentials: Option<Credentials>,
+    profile: Option<String>,
+    assume_role: Option<AssumeRole>,
     batch_enabled: bool,
     batch: BatchSettings,
     http: HttpConfig,
+}
+
+/// A role to assume.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct AssumeRole {
+    pub(crate) role_arn: String,
+    pub(crate) external_id: Option<String>,
+    pub(crate) session_name: String,
+}
+
+impl fmt::Debug for AssumeRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // An external id is an agreement between two parties, and nobody else's.
+        f.debug_struct("AssumeRole")
+            .field("role_arn", &self.role_arn)
+            .field("session_name", &self.session_name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How connections are made.
@@ -165,6 +185,14 @@ impl SqsSinkConfig {
         self.credentials.as_ref()
     }
 
+    pub(crate) fn profile(&self) -> Option<&str> {
+        self.profile.as_deref()
+    }
+
+    pub(crate) fn assume_role(&self) -> Option<&AssumeRole> {
+        self.assume_role.as_ref()
+    }
+
     /// The bounds of the batcher; `None` when every delivery is a request of its own.
     pub(crate) fn batching(&self) -> Option<BatchSettings> {
         self.batch_enabled.then_some(self.batch)
@@ -186,6 +214,8 @@ impl fmt::Debug for SqsSinkConfig {
             .field("max_message_bytes", &self.max_message_bytes)
             .field("timeout", &self.timeout)
             .field("credentials", &self.credentials)
+            .field("profile", &self.profile)
+            .field("assume_role", &self.assume_role)
             .field("batch", &self.batching())
             .field("http", &self.http)
             .finish()

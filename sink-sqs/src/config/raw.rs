@@ -47,6 +47,14 @@ pub(crate) struct RawConfig {
     /// the environment, where the keys come from there too.
     #[schemars(extend("writeOnly" = true))]
     pub(crate) session_token: Option<String>,
+    /// The profile of the shared configuration files whose credentials are used when
+    /// neither the options nor the environment hold keys. No other source is tried
+    /// after it. Default: the whole chain, with the profile that `AWS_PROFILE` names,
+    /// else `default`. Needs the cargo feature `default-chain`.
+    pub(crate) profile: Option<String>,
+    /// A role to assume, with the credentials found as without this option. Needs the
+    /// cargo feature `default-chain`.
+    pub(crate) assume_role: Option<RawAssumeRole>,
     /// Whether deliveries are sent in batches. Default true.
     pub(crate) batch: Option<bool>,
     /// How long a batch waits to fill, in milliseconds. 1 to 60000, default 20.
@@ -75,6 +83,22 @@ pub(crate) struct RawConfig {
     pub(crate) batch_max_inflight: Option<u64>,
     /// How connections are made.
     pub(crate) http: Option<RawHttp>,
+}
+
+/// A role to assume.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "SqsAssumeRoleOptions")]
+pub(crate) struct RawAssumeRole {
+    /// The role's ARN, such as `arn:aws:iam::123456789012:role/sender`, required.
+    pub(crate) role_arn: Option<String>,
+    /// The external id that the role's owner demands, 2 to 1224 letters, digits and
+    /// `_+=,.@:/-`. Default none.
+    #[schemars(extend("writeOnly" = true))]
+    pub(crate) external_id: Option<String>,
+    /// The session's name, which the owner's logs show, 2 to 64 letters, digits and
+    /// `_+=,.@-`. Default `sink-sqs`.
+    pub(crate) session_name: Option<String>,
 }
 
 /// How connections are made.

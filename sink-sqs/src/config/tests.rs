@@ -147,13 +147,13 @@ fn everything_wrong_is_reported_at_once() {
 #[test]
 fn an_unknown_key_is_answered_with_the_nearest_known_one_at_both_depths() {
     let found = problems(&json!({
-        "queue_ulr": "x", "assume_role": {}, "http": {"root_certificate": []},
+        "queue_ulr": "x", "asume_role": {}, "http": {"root_certificate": []},
     }));
     assert!(found.iter().any(|p| p.contains("did you mean `queue_url`")));
     assert!(
         found
             .iter()
-            .any(|p| p.starts_with("assume_role: unknown key"))
+            .any(|p| p.starts_with("asume_role: ") && p.contains("`assume_role`?"))
     );
     assert!(
         found
@@ -360,6 +360,10 @@ fn every_option_is_described_in_the_schema_and_listed_in_the_readme() {
     for (prefix, properties) in [
         ("", &schema["properties"]),
         ("http.", &schema["$defs"]["SqsHttpOptions"]["properties"]),
+        (
+            "assume_role.",
+            &schema["$defs"]["SqsAssumeRoleOptions"]["properties"],
+        ),
     ] {
         let properties = properties.as_object().unwrap();
         assert!(!properties.is_empty());
@@ -367,7 +371,9 @@ fn every_option_is_described_in_the_schema_and_listed_in_the_readme() {
             assert!(property["description"].is_string(), "{name}");
             let in_readme = format!("`{prefix}{name}`");
             assert!(
-                name == "http" || include_str!("../../README.md").contains(&in_readme),
+                name == "http"
+                    || name == "assume_role"
+                    || include_str!("../../README.md").contains(&in_readme),
                 "{name}"
             );
         }
@@ -396,4 +402,86 @@ fn debug_shows_no_credential() {
         shown.contains("hooks") && !shown.contains("canary"),
         "{shown}"
     );
+}
+
+#[cfg(feature = "default-chain")]
+#[test]
+fn a_profile_and_a_role_are_taken() {
+    let config = read(&with(&json!({
+        "profile": " sender ",
+        "assume_role": {
+            "role_arn": "arn:aws-cn:iam::123456789012:role/team/sender",
+            "external_id": "agreed:2026/1", "session_name": "harbor@quay",
+        },
+    })))
+    .unwrap();
+    assert_eq!(config.profile(), Some("sender"));
+    let role = config.assume_role().unwrap();
+    assert_eq!(
+        role.role_arn,
+        "arn:aws-cn:iam::123456789012:role/team/sender"
+    );
+    assert_eq!(role.external_id.as_deref(), Some("agreed:2026/1"));
+    assert_eq!(role.session_name, "harbor@quay");
+    assert!(!format!("{config:?}").contains("agreed"), "{config:?}");
+    let least = read(&with(&json!({
+        "assume_role": {"role_arn": "arn:aws:iam::123456789012:role/r", "session_name": " "},
+    })))
+    .unwrap();
+    assert_eq!(least.assume_role().unwrap().session_name, "sink-sqs");
+}
+
+#[cfg(feature = "default-chain")]
+#[test]
+fn a_role_is_checked_member_by_member() {
+    let paths = |more: &Value| -> Vec<String> {
+        let found = problems(more);
+        let path = |problem: &String| problem.split(": ").next().unwrap().to_owned();
+        found.iter().map(path).collect()
+    };
+    assert_eq!(paths(&json!({"assume_role": {}})), ["assume_role.role_arn"]);
+    assert_eq!(
+        paths(&json!({"profile": "a]b", "assume_role": {
+            "role_arn": "sender", "external_id": "x", "session_name": "two words",
+        }})),
+        [
+            "profile",
+            "assume_role.role_arn",
+            "assume_role.external_id",
+            "assume_role.session_name",
+        ]
+    );
+    for arn in [
+        "arn:aws:iam::123456789012:user/r",
+        "arn:aws:iam::12345:role/r",
+        "arn:aws:iam:us-east-1:123456789012:role/r",
+        "arn:aws:sts::123456789012:role/r",
+        "arn:aws:iam::123456789012:role/",
+        "arn:aws:iam::123456789012:role/a b",
+        "aws:iam::123456789012:role/r",
+    ] {
+        let found = paths(&json!({"assume_role": {"role_arn": arn}}));
+        assert_eq!(found, ["assume_role.role_arn"], "{arn}");
+    }
+    let long = "s".repeat(65);
+    for name in ["s", long.as_str(), "a/b"] {
+        let found = paths(&json!({"assume_role": {
+            "role_arn": "arn:aws:iam::123456789012:role/r", "session_name": name,
+        }}));
+        assert_eq!(found, ["assume_role.session_name"], "{name}");
+    }
+}
+
+#[cfg(not(feature = "default-chain"))]
+#[test]
+fn a_profile_and_a_role_need_the_chain() {
+    let found = problems(&json!({
+        "profile": "sender",
+        "assume_role": {"role_arn": "arn:aws:iam::123456789012:role/r"},
+    }));
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (problem, path) in found.iter().zip(["profile: ", "assume_role: "]) {
+        assert!(problem.starts_with(path), "{problem}");
+        assert!(problem.contains("default-chain"), "{problem}");
+    }
 }

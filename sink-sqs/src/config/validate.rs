@@ -9,8 +9,8 @@ use std::time::Duration;
 use dispatch_api::{BatchSettings, DEFAULT_INLINE_MAX_BYTES, HostServices, Problems};
 use url::Url;
 
-use super::raw::{RawConfig, RawHttp};
-use super::{GroupFn, HttpConfig, SqsSinkConfig};
+use super::raw::{RawAssumeRole, RawConfig, RawHttp};
+use super::{AssumeRole, GroupFn, HttpConfig, SqsSinkConfig};
 use crate::credentials::{Credentials, TOKEN_RULE, is_token};
 use crate::endpoint::{QueueUrl, aws_region, parse_endpoint, parse_http_url, region_hint};
 use crate::group::{Grouping, Template};
@@ -49,6 +49,8 @@ pub(super) fn validate(
     };
     let credentials =
         check.credentials(raw.access_key_id, raw.secret_access_key, raw.session_token);
+    let profile = check.profile(raw.profile);
+    let assume_role = raw.assume_role.and_then(|role| check.assume_role(role));
     let inline_max_bytes = check.size(
         "inline_max_bytes",
         raw.inline_max_bytes,
@@ -135,6 +137,8 @@ pub(super) fn validate(
         max_message_bytes,
         timeout,
         credentials,
+        profile,
+        assume_role,
         batch_enabled,
         batch,
         http,
@@ -144,6 +148,34 @@ pub(super) fn validate(
 /// A value, unless it is absent or blank.
 fn present(value: Option<String>) -> Option<String> {
     value.filter(|value| !value.trim().is_empty())
+}
+
+/// Whether a text has the form of a role's ARN.
+fn is_role_arn(text: &str) -> bool {
+    let mut parts = text.splitn(6, ':');
+    let mut next = || parts.next().unwrap_or_default();
+    let [arn, partition, service, region, account, resource] =
+        [next(), next(), next(), next(), next(), next()];
+    text.len() <= 2_048
+        && arn == "arn"
+        && partition.starts_with("aws")
+        && partition
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+        && (service, region) == ("iam", "")
+        && account.len() == 12
+        && account.bytes().all(|byte| byte.is_ascii_digit())
+        && resource
+            .strip_prefix("role/")
+            .is_some_and(|name| !name.ends_with('/') && is_made_of(name, 1..=2_048, "_+=,.@-/"))
+}
+
+/// Whether a text is made of ASCII letters, digits and `others` alone.
+fn is_made_of(text: &str, length: RangeInclusive<usize>, others: &str) -> bool {
+    length.contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || others.contains(c))
 }
 
 struct Check {
@@ -278,6 +310,71 @@ impl Check {
             (None, None) => {}
         }
         None
+    }
+
+    fn profile(&mut self, value: Option<String>) -> Option<String> {
+        let profile = self.parsed("profile", value, |name| {
+            match name.contains(|c: char| c.is_control() || c == '[' || c == ']') {
+                true => Err("expected a name without brackets and control characters".to_owned()),
+                false => Ok(name.trim().to_owned()),
+            }
+        })?;
+        self.needs_chain("profile");
+        Some(profile)
+    }
+
+    fn assume_role(&mut self, raw: RawAssumeRole) -> Option<AssumeRole> {
+        self.needs_chain("assume_role");
+        if present(raw.role_arn.clone()).is_none() {
+            self.problems.add(
+                "assume_role.role_arn",
+                "missing: set the role's ARN, such as arn:aws:iam::123456789012:role/sender",
+            );
+        }
+        let role_arn = self.parsed("assume_role.role_arn", raw.role_arn, |arn| {
+            let arn = arn.trim();
+            match is_role_arn(arn) {
+                true => Ok(arn.to_owned()),
+                false => Err(
+                    "expected the form arn:aws:iam::123456789012:role/name, at most 2048 \
+                     characters"
+                        .to_owned(),
+                ),
+            }
+        });
+        let external_id =
+            self.parsed(
+                "assume_role.external_id",
+                raw.external_id,
+                |id| match is_made_of(id, 2..=1_224, "_+=,.@:/-") {
+                    true => Ok(id.to_owned()),
+                    false => Err("expected 2 to 1224 letters, digits and _+=,.@:/-".to_owned()),
+                },
+            );
+        let session_name =
+            self.parsed(
+                "assume_role.session_name",
+                raw.session_name,
+                |name| match is_made_of(name, 2..=64, "_+=,.@-") {
+                    true => Ok(name.to_owned()),
+                    false => Err("expected 2 to 64 letters, digits and _+=,.@-".to_owned()),
+                },
+            );
+        Some(AssumeRole {
+            role_arn: role_arn?,
+            external_id,
+            session_name: session_name.unwrap_or_else(|| "sink-sqs".to_owned()),
+        })
+    }
+
+    fn needs_chain(&mut self, path: &str) {
+        if !cfg!(feature = "default-chain") {
+            self.problems.add(
+                path,
+                "it needs the cargo feature default-chain of sink-sqs, which is off: switch it \
+                 on, or remove this and set access_key_id and secret_access_key",
+            );
+        }
     }
 
     fn number(

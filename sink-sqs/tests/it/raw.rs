@@ -20,7 +20,9 @@ pub(crate) enum Then {
     Close,
 }
 
-/// A server that reads requests whole and treats each connection alike.
+type Handler = dyn Fn(&str) -> Then + Send + Sync;
+
+/// A server that reads one whole request of each connection.
 pub(crate) struct RawServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -28,7 +30,14 @@ pub(crate) struct RawServer {
 }
 
 impl RawServer {
+    /// A server that treats each connection alike.
     pub(crate) async fn start(then: Then) -> Self {
+        Self::answering(move |_| then.clone()).await
+    }
+
+    /// A server that looks at each request, head and body.
+    pub(crate) async fn answering(handler: impl Fn(&str) -> Then + Send + Sync + 'static) -> Self {
+        let handler: Arc<Handler> = Arc::new(handler);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::<Mutex<Vec<String>>>::default();
@@ -37,7 +46,7 @@ impl RawServer {
         accepting.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream, then.clone(), Arc::clone(&seen)));
+                connections.spawn(serve(stream, Arc::clone(&handler), Arc::clone(&seen)));
             }
         });
         Self {
@@ -47,9 +56,14 @@ impl RawServer {
         }
     }
 
+    /// Where this server is.
+    pub(crate) fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// The URL of a queue that this server pretends to have.
     pub(crate) fn queue_url(&self) -> String {
-        format!("http://{}/000000000000/hooks", self.address)
+        format!("{}/000000000000/hooks", self.origin())
     }
 
     /// The requests so far, head and body as they came.
@@ -58,10 +72,11 @@ impl RawServer {
     }
 }
 
-async fn serve(mut stream: TcpStream, then: Then, seen: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, handler: Arc<Handler>, seen: Arc<Mutex<Vec<String>>>) {
     let Some(request) = read_request(&mut stream).await else {
         return;
     };
+    let then = handler(&request);
     seen.lock().unwrap().push(request);
     match then {
         Then::Close => {}

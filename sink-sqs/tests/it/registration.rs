@@ -81,6 +81,6 @@ fn a_rotated_key_of_the_environment_makes_another_sink_unless_the_options_have_k
 fn the_schema_is_an_object_of_all_options() {
     let schema = (PLUGIN.schema)();
     let properties = schema["properties"].as_object().unwrap();
-    assert_eq!(properties.len(), 19);
+    assert_eq!(properties.len(), 21);
     assert_eq!(properties["secret_access_key"]["writeOnly"], true);
 }

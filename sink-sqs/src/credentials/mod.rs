@@ -1,7 +1,14 @@
 //! Where the credentials come from.
 
+#[cfg(feature = "default-chain")]
+mod chain;
+#[cfg(feature = "default-chain")]
+mod refreshing;
+
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+#[cfg(feature = "default-chain")]
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use dispatch_api::{Fingerprint, HostServices, Outcome, SinkError};
@@ -13,6 +20,26 @@ const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
 const SECRET_ACCESS_KEY_OLD: &str = "SECRET_ACCESS_KEY";
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
+
+/// What the environment says of other sources than keys of its own.
+const OF_THE_CHAIN: &[&str] = &[
+    "AWS_PROFILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "HOME",
+    "USERPROFILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE",
+];
 
 /// One set of keys. Wiped when the last copy is dropped, hidden from `Debug`.
 #[derive(Clone)]
@@ -34,6 +61,36 @@ impl Credentials {
         ))
     }
 
+    /// Keys that somebody else handed out, if a header can carry them.
+    #[cfg(feature = "default-chain")]
+    fn handed_out(
+        access_key_id: &str,
+        secret_access_key: &str,
+        session_token: Option<&str>,
+        end: Option<SystemTime>,
+        provider: &'static str,
+    ) -> Result<Self, SinkError> {
+        let credentials = Self(aws_credential_types::Credentials::new(
+            access_key_id,
+            secret_access_key,
+            session_token.map(ToOwned::to_owned),
+            end,
+            provider,
+        ));
+        let fit = |part: &str| is_token(part) && !part.is_empty();
+        if credentials.secrets().all(fit) {
+            return Ok(credentials);
+        }
+        Err(unavailable(format!(
+            "the {provider} handed out keys that are refused: {TOKEN_RULE}"
+        )))
+    }
+
+    #[cfg(feature = "default-chain")]
+    fn expiry(&self) -> Option<SystemTime> {
+        self.0.expiry()
+    }
+
     pub(crate) fn for_signing(&self) -> &aws_credential_types::Credentials {
         &self.0
     }
@@ -49,7 +106,7 @@ impl Credentials {
         .flatten()
     }
 
-    fn fingerprint(&self) -> Fingerprint {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
         // An absent token and an empty one are told apart by their number of parts.
         Fingerprint::of(self.secrets().map(str::as_bytes))
     }
@@ -57,10 +114,39 @@ impl Credentials {
 
 /// Whose keys sign, as far as that is known before the first request.
 pub(crate) fn identity_of(config: &SqsSinkConfig, services: &HostServices) -> Fingerprint {
-    match config.credentials() {
+    let base = match config.credentials() {
         Some(credentials) => credentials.fingerprint(),
         None => environment_fingerprint(services),
-    }
+    };
+    let base = base.to_hex();
+    let role = config.assume_role();
+    let parts = [
+        Some(base.as_str()),
+        config.profile(),
+        role.map(|role| role.role_arn.as_str()),
+        role.and_then(|role| role.external_id.as_deref()),
+        role.map(|role| role.session_name.as_str()),
+    ];
+    // No part that is set is empty.
+    Fingerprint::of(parts.map(|part| part.unwrap_or_default().as_bytes()))
+}
+
+/// The source of a sink's credentials.
+pub(crate) fn provider_of(
+    config: &SqsSinkConfig,
+    services: &HostServices,
+) -> Arc<dyn ProvideCredentials> {
+    let at_hand = OptionsThenEnvironment::new(config.credentials().cloned(), services);
+    #[cfg(feature = "default-chain")]
+    return chain::provider(at_hand, config, services);
+    #[cfg(not(feature = "default-chain"))]
+    Arc::new(at_hand)
+}
+
+/// No credentials now, and perhaps later.
+#[cfg(feature = "default-chain")]
+fn unavailable(text: impl Into<std::borrow::Cow<'static, str>>) -> SinkError {
+    SinkError::transient(Outcome::NotStored, "CredentialsUnavailable", text)
 }
 
 impl fmt::Debug for Credentials {
@@ -78,15 +164,20 @@ pub(crate) trait ProvideCredentials: fmt::Debug + Send + Sync {
     ///
     /// A [`SinkError`] that says where they were looked for and what to set.
     async fn provide(&self) -> Result<Credentials, SinkError>;
+
+    /// Told that the service refuses these. Whether asking again may give others.
+    fn give_up(&self, _refused: &Credentials) -> bool {
+        false
+    }
 }
 
 /// The options' keys, else those of the environment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OptionsThenEnvironment {
     services: HostServices,
     /// The environment is asked until it has an answer, which then stays: other
     /// keys there are other credentials, and so another sink.
-    found: OnceLock<Credentials>,
+    found: Arc<OnceLock<Credentials>>,
 }
 
 impl OptionsThenEnvironment {
@@ -98,19 +189,34 @@ impl OptionsThenEnvironment {
         }
         Self {
             services: services.clone(),
-            found,
+            found: Arc::new(found),
         }
+    }
+
+    /// The keys, or why there are none.
+    ///
+    /// # Errors
+    ///
+    /// Keys that cannot be used.
+    fn find(&self) -> Result<Result<Credentials, String>, SinkError> {
+        if let Some(credentials) = self.found.get() {
+            return Ok(Ok(credentials.clone()));
+        }
+        let found = Environment::read(&self.services).into_credentials()?;
+        Ok(found.map(|credentials| self.found.get_or_init(|| credentials).clone()))
     }
 }
 
 #[async_trait]
 impl ProvideCredentials for OptionsThenEnvironment {
     async fn provide(&self) -> Result<Credentials, SinkError> {
-        if let Some(credentials) = self.found.get() {
-            return Ok(credentials.clone());
-        }
-        let credentials = Environment::read(&self.services).into_credentials()?;
-        Ok(self.found.get_or_init(|| credentials).clone())
+        self.find()?.map_err(|why| {
+            SinkError::transient(
+                Outcome::NotStored,
+                "NoCredentials",
+                format!("no credentials: {why}; set both in one of these places"),
+            )
+        })
     }
 }
 
@@ -131,9 +237,9 @@ impl Environment {
         }
     }
 
-    fn into_credentials(self) -> Result<Credentials, SinkError> {
+    fn into_credentials(self) -> Result<Result<Credentials, String>, SinkError> {
         let (Some(id), Some(secret)) = (&self.access_key_id, &self.secret_access_key) else {
-            return Err(self.none_found());
+            return Ok(Err(self.none_found()));
         };
         for (name, value) in [
             (ACCESS_KEY_ID, Some(id)),
@@ -148,21 +254,16 @@ impl Environment {
             }
         }
         let token = self.session_token.as_ref().map(|token| token.as_str());
-        Ok(Credentials::new(id, secret, token, "environment"))
+        Ok(Ok(Credentials::new(id, secret, token, "environment")))
     }
 
-    fn none_found(&self) -> SinkError {
+    fn none_found(&self) -> String {
         let state = |value: &Option<_>| if value.is_some() { "set" } else { "not set" };
-        SinkError::transient(
-            Outcome::NotStored,
-            "NoCredentials",
-            format!(
-                "no credentials: the options have no access_key_id and secret_access_key, and \
-                 in the environment {ACCESS_KEY_ID} is {} and {SECRET_ACCESS_KEY} is {}; set \
-                 both in one of these places",
-                state(&self.access_key_id),
-                state(&self.secret_access_key),
-            ),
+        format!(
+            "the options have no access_key_id and secret_access_key, and in the environment \
+             {ACCESS_KEY_ID} is {} and {SECRET_ACCESS_KEY} is {}",
+            state(&self.access_key_id),
+            state(&self.secret_access_key),
         )
     }
 }
@@ -176,19 +277,27 @@ pub(crate) fn is_token(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Tells the environment's credentials from others that it may hold later.
+/// Tells the credentials that the environment holds or names from others that it may
+/// hold or name later.
 pub(crate) fn environment_fingerprint(services: &HostServices) -> Fingerprint {
     let environment = Environment::read(services);
-    let bytes = |value: Option<&Zeroizing<String>>| {
-        value.map_or_else(Vec::new, |value| value.as_bytes().to_vec())
-    };
-    let parts = [
-        &environment.access_key_id,
-        &environment.secret_access_key,
-        &environment.session_token,
-    ]
-    .map(|value| Zeroizing::new(bytes(value.as_ref())));
-    Fingerprint::of(parts.iter().map(|part| part.as_slice()))
+    let keys = [
+        environment.access_key_id,
+        environment.secret_access_key,
+        environment.session_token,
+    ];
+    let chain = cfg!(feature = "default-chain")
+        .then_some(OF_THE_CHAIN)
+        .unwrap_or_default()
+        .iter()
+        .map(|name| services.env(name).map(Zeroizing::new));
+    let parts: Vec<_> = keys.into_iter().chain(chain).collect();
+    // A value that is set is not blank.
+    Fingerprint::of(
+        parts
+            .iter()
+            .map(|part| part.as_ref().map_or(&[][..], |part| part.as_bytes())),
+    )
 }
 
 #[cfg(test)]
@@ -277,8 +386,8 @@ mod tests {
 
     #[tokio::test]
     async fn credentials_that_were_found_stay() {
-        let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let counter = std::sync::Arc::clone(&calls);
+        let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
         let services = HostServices::new().with_environment(move |name| {
             let call = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             (!name.contains("TOKEN")).then(|| format!("key{call}"))
