@@ -184,6 +184,7 @@ impl OptionsThenEnvironment {
     pub(crate) fn new(options: Option<Credentials>, services: &HostServices) -> Self {
         let found = OnceLock::new();
         if let Some(credentials) = options {
+            tracing::debug!(provider = "options", "credentials obtained");
             // A new cell is empty.
             let _ = found.set(credentials);
         }
@@ -203,7 +204,13 @@ impl OptionsThenEnvironment {
             return Ok(Ok(credentials.clone()));
         }
         let found = Environment::read(&self.services).into_credentials()?;
-        Ok(found.map(|credentials| self.found.get_or_init(|| credentials).clone()))
+        Ok(found.map(|credentials| {
+            let keep = || {
+                tracing::debug!(provider = "environment", "credentials obtained");
+                credentials
+            };
+            self.found.get_or_init(keep).clone()
+        }))
     }
 }
 

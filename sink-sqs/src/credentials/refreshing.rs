@@ -142,6 +142,7 @@ impl Refreshing {
         if state.gave_up_at.is_some_and(|at| at.elapsed() < PAUSE) {
             return false;
         }
+        tracing::warn!("the service refuses the credentials at hand: others are obtained");
         state.gave_up_at = Some(Instant::now());
         state.held = None;
         state.failed = None;

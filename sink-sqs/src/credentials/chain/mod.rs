@@ -86,7 +86,7 @@ impl ProvideCredentials for AtHandThenChain {
 }
 
 /// All sources, in their order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chain {
     at_hand: OptionsThenEnvironment,
     config: SqsSinkConfig,

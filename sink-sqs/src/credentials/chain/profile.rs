@@ -129,12 +129,10 @@ enum Which {
 
 impl Named {
     fn new(chain: &Chain, which: Which) -> Self {
-        let chain = Chain {
-            at_hand: chain.at_hand.clone(),
-            config: chain.config.clone(),
-            services: chain.services.clone(),
-        };
-        Self { chain, which }
+        Self {
+            chain: chain.clone(),
+            which,
+        }
     }
 
     async fn keys(&self) -> Result<aws_credential_types::Credentials, CredentialsError> {
