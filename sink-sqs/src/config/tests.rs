@@ -406,6 +406,19 @@ fn debug_shows_no_credential() {
 
 #[cfg(feature = "default-chain")]
 #[test]
+fn a_profile_beside_keys_is_one_too_many() {
+    let problems = read(&with(&json!({
+        "profile": "sender", "access_key_id": "AKID", "secret_access_key": "secret",
+    })));
+    let problems = problems.unwrap_err();
+    assert!(
+        problems[0].starts_with("profile: names other credentials beside"),
+        "{problems:?}"
+    );
+}
+
+#[cfg(feature = "default-chain")]
+#[test]
 fn a_profile_and_a_role_are_taken() {
     let config = read(&with(&json!({
         "profile": " sender ",

@@ -50,6 +50,12 @@ pub(super) fn validate(
     let credentials =
         check.credentials(raw.access_key_id, raw.secret_access_key, raw.session_token);
     let profile = check.profile(raw.profile);
+    if profile.is_some() && credentials.is_some() {
+        check.problems.add(
+            "profile",
+            "names other credentials beside access_key_id and secret_access_key: keep one",
+        );
+    }
     let assume_role = raw.assume_role.and_then(|role| check.assume_role(role));
     let inline_max_bytes = check.size(
         "inline_max_bytes",

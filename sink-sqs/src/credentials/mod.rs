@@ -116,6 +116,7 @@ impl Credentials {
 pub(crate) fn identity_of(config: &SqsSinkConfig, services: &HostServices) -> Fingerprint {
     let base = match config.credentials() {
         Some(credentials) => credentials.fingerprint(),
+        None if config.profile().is_some() => Fingerprint::default(),
         None => environment_fingerprint(services),
     };
     let base = base.to_hex();
@@ -136,7 +137,10 @@ pub(crate) fn provider_of(
     config: &SqsSinkConfig,
     services: &HostServices,
 ) -> Arc<dyn ProvideCredentials> {
-    let at_hand = OptionsThenEnvironment::new(config.credentials().cloned(), services);
+    let at_hand = OptionsThenEnvironment {
+        asks_environment: config.profile().is_none(),
+        ..OptionsThenEnvironment::new(config.credentials().cloned(), services)
+    };
     #[cfg(feature = "default-chain")]
     return chain::provider(at_hand, config, services);
     #[cfg(not(feature = "default-chain"))]
@@ -175,6 +179,9 @@ pub(crate) trait ProvideCredentials: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct OptionsThenEnvironment {
     services: HostServices,
+    /// A profile that the options name is somebody's: the environment's keys may be
+    /// somebody else's.
+    asks_environment: bool,
     /// The environment is asked until it has an answer, which then stays: other
     /// keys there are other credentials, and so another sink.
     found: Arc<OnceLock<Credentials>>,
@@ -190,6 +197,7 @@ impl OptionsThenEnvironment {
         }
         Self {
             services: services.clone(),
+            asks_environment: true,
             found: Arc::new(found),
         }
     }
@@ -202,6 +210,11 @@ impl OptionsThenEnvironment {
     fn find(&self) -> Result<Result<Credentials, String>, SinkError> {
         if let Some(credentials) = self.found.get() {
             return Ok(Ok(credentials.clone()));
+        }
+        if !self.asks_environment {
+            return Ok(Err(
+                "the environment is not asked, because the options name a profile".to_owned(),
+            ));
         }
         let found = Environment::read(&self.services).into_credentials()?;
         Ok(found.map(|credentials| {

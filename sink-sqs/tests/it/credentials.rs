@@ -473,6 +473,23 @@ async fn a_profile_of_the_files_is_used_by_option_and_by_environment() {
 }
 
 #[tokio::test]
+async fn a_profile_that_the_options_name_wins_over_the_keys_of_the_environment() {
+    let file = TempFile::new(
+        "[profile sender]\naws_access_key_id = ASIA2\naws_secret_access_key = secret2\naws_session_token = token2\n",
+    );
+    let world = World::new([
+        ("AWS_CONFIG_FILE", file.path()),
+        ("AWS_ACCESS_KEY_ID", "ASIA1".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "secret1".to_owned()),
+        ("AWS_SESSION_TOKEN", "token1".to_owned()),
+    ])
+    .await;
+    let by_option = sink_of(config(&world).profile("sender"), &world.services);
+    deliver(&by_option).await.unwrap();
+    assert_eq!(world.signers(), ["ASIA2"]);
+}
+
+#[tokio::test]
 async fn a_named_profile_without_keys_does_not_end_at_somebody_elses() {
     let file = TempFile::new("[default]\naws_access_key_id = ASIA1\naws_secret_access_key = s\n");
     let world = World::new([("AWS_CONFIG_FILE", file.path())]).await;
@@ -595,9 +612,7 @@ async fn each_source_comes_before_those_behind_it() {
     world.set("AWS_SESSION_TOKEN", "token5");
     deliver(&sink(&world)).await.unwrap();
 
-    let of_options = config(&world)
-        .profile("default")
-        .credentials("test", "test");
+    let of_options = config(&world).credentials("test", "test");
     deliver(&sink_of(of_options, &world.services))
         .await
         .unwrap();
