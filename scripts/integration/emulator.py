@@ -102,35 +102,36 @@ def check_message(name, message, hook, fifo):
           "authorization" not in whole.lower() and not any(secret in whole for secret in secrets))
 
 
-def main():
-    emulator, endpoint, dispatcher, config, hooks_file = sys.argv[1:]
-    with open(hooks_file, encoding="utf-8") as lines:
-        hooks = [json.loads(line) for line in lines if line.strip()]
-    sqs = boto3.client("sqs", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="test",
-                       aws_secret_access_key="test", config=Config(retries={"total_max_attempts": 1}))
-    standard = sqs.create_queue(QueueName="hooks")["QueueUrl"]
-    fifo = sqs.create_queue(QueueName="hooks.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+def check_mode(sqs, endpoint, dispatcher, config, hooks, hooks_file, mode):
+    """Delivers all hooks to two new queues, and reads both back."""
+    standard = sqs.create_queue(QueueName=f"hooks-{mode}")["QueueUrl"]
+    fifo = sqs.create_queue(QueueName=f"hooks-{mode}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
 
-    dead = os.path.join(tempfile.mkdtemp(), "dead.ndjson")
+    folder = tempfile.mkdtemp()
+    dead = os.path.join(folder, "dead.ndjson")
+    config_file = os.path.join(folder, "dispatcher.toml")
+    with open(config_file, "w", encoding="utf-8") as file:
+        file.write(config)
     run = subprocess.run(
-        [dispatcher, "send", "--config", config, "--input", hooks_file, "--json", "--dead-letters", dead],
+        [dispatcher, "send", "--config", config_file, "--input", hooks_file, "--json", "--dead-letters", dead],
         env={**os.environ, "STANDARD_QUEUE_URL": standard, "FIFO_QUEUE_URL": fifo, "SQS_ENDPOINT": endpoint},
         capture_output=True, text=True, timeout=300)
-    check(f"dispatcher exits 0, not {run.returncode}", run.returncode == 0)
+    check(f"{mode}: dispatcher exits 0, not {run.returncode}", run.returncode == 0)
     if run.returncode != 0:
         print(run.stderr, file=sys.stderr)
     lines = [json.loads(line) for line in run.stdout.splitlines()]
-    check("one line a delivery", len(lines) == 2 * len(hooks))
-    check("every delivery is reported as delivered", all(line["outcome"] == "delivered" for line in lines))
-    check("no dead letters", os.path.getsize(dead) == 0)
-    check("no credential in the report", "Bearer" not in run.stdout + run.stderr)
+    check(f"{mode}: one line a delivery", len(lines) == 2 * len(hooks))
+    check(f"{mode}: every delivery is reported as delivered", all(line["outcome"] == "delivered" for line in lines))
+    check(f"{mode}: no dead letters", os.path.getsize(dead) == 0)
+    check(f"{mode}: no credential in the report", "Bearer" not in run.stdout + run.stderr)
 
     for queue_url, is_fifo in ((standard, False), (fifo, True)):
         kind = "fifo" if is_fifo else "standard"
+        name = f"{mode} {kind}"
         messages = receive_all(sqs, queue_url, len(hooks))
-        check(f"{kind}: {len(hooks)} messages, not {len(messages)}", len(messages) == len(hooks))
+        check(f"{name}: {len(hooks)} messages, not {len(messages)}", len(messages) == len(hooks))
         ids = {line["provider_id"] for line in lines if line["sink"] == kind}
-        check(f"{kind}: the reported message ids", ids == {message["MessageId"] for message in messages})
+        check(f"{name}: the reported message ids", ids == {message["MessageId"] for message in messages})
         # Bodies identify hooks: equal ones are told apart by nothing that matters here.
         waiting = {}
         for hook in hooks:
@@ -140,18 +141,30 @@ def main():
             body = json.loads(message["Body"])
             key = (body["tenant_id"], base64.b64decode(body["body_base64"]).decode())
             if not waiting.get(key):
-                check(f"{kind} {number}: is a hook that was sent, and was not there before", False)
+                check(f"{name} {number}: is a hook that was sent, and was not there before", False)
                 continue
             hook = waiting[key].pop(0)
             arrived.setdefault((body["tenant_id"], body["source_id"]), []).append(hook["body"])
-            check_message(f"{kind} {number}", message, hook, is_fifo)
-        check(f"{kind}: no hook is missing", not any(waiting.values()))
+            check_message(f"{name} {number}", message, hook, is_fifo)
+        check(f"{name}: no hook is missing", not any(waiting.values()))
         if is_fifo:
             for (tenant, source), bodies in arrived.items():
                 sent = [hook["body"] for hook in hooks
                         if (hook.get("tenant_id"), hook["source_id"]) == (tenant, source)]
-                check(f"fifo: order of the group {tenant}/{source}", bodies == sent)
+                check(f"{name}: order of the group {tenant}/{source}", bodies == sent)
 
+
+def main():
+    emulator, endpoint, dispatcher, config_file, hooks_file = sys.argv[1:]
+    with open(hooks_file, encoding="utf-8") as lines:
+        hooks = [json.loads(line) for line in lines if line.strip()]
+    sqs = boto3.client("sqs", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="test",
+                       aws_secret_access_key="test", config=Config(retries={"total_max_attempts": 1}))
+    with open(config_file, encoding="utf-8") as file:
+        config = file.read()
+    check_mode(sqs, endpoint, dispatcher, config, hooks, hooks_file, "batched")
+    single = config.replace('kind = "sqs"', 'kind = "sqs"\nbatch = false')
+    check_mode(sqs, endpoint, dispatcher, single, hooks, hooks_file, "single")
     print(f"{emulator}: {passed} passed, {len(failures)} failed")
     return 1 if failures or not hooks else 0
 
