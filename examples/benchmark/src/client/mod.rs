@@ -1,0 +1,148 @@
+//! The Rust clients. Each keeps 8 requests in flight on one thread.
+
+mod floor;
+mod omni;
+mod sdk;
+mod sink;
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::Failure;
+use crate::meter::Meter;
+use crate::workload::Workload;
+
+pub(crate) use self::sink::sink;
+
+/// How many requests every client has in flight.
+pub(crate) const IN_FLIGHT: usize = 8;
+
+/// The keys of every client. The server knows none.
+pub(crate) const KEY_ID: &str = "AKIDBENCHMARK0000001";
+/// See [`KEY_ID`].
+pub(crate) const SECRET: &str = "benchmarkSecretNotReal/00000000000000001";
+/// The region of every client.
+pub(crate) const REGION: &str = "us-east-1";
+
+/// A client that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// The least that can be done: batches over hand-written sockets
+    Floor,
+    /// sink-sqs as a dispatcher uses it
+    SinkBatched,
+    /// sink-sqs with `batch = false`
+    SinkSingle,
+    /// aws-sdk-sqs, batches filled by hand
+    SdkBatched,
+    /// aws-sdk-sqs, a message a request
+    SdkSingle,
+    /// omniqueue's `send_raw_batch`, ten a call
+    OmniBatched,
+    /// omniqueue's `send_raw`
+    OmniSingle,
+    /// boto3, batches filled by hand
+    Boto3Batched,
+    /// boto3, a message a request
+    Boto3Single,
+    /// sqs-producer on the SDK for JavaScript, ten a call
+    NodeBatched,
+    /// The SDK for JavaScript, a message a request
+    NodeSingle,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Floor => "hand-written sockets, batches (the floor)",
+            Self::SinkBatched => "sink-sqs, batched",
+            Self::SinkSingle => "sink-sqs, single",
+            Self::SdkBatched => "aws-sdk-sqs, batches by hand",
+            Self::SdkSingle => "aws-sdk-sqs, single",
+            Self::OmniBatched => "omniqueue, batches by hand",
+            Self::OmniSingle => "omniqueue, single",
+            Self::Boto3Batched => "boto3, batches by hand",
+            Self::Boto3Single => "boto3, single",
+            Self::NodeBatched => "sqs-producer (Node), batched",
+            Self::NodeSingle => "SDK for JavaScript (Node), single",
+        })
+    }
+}
+
+/// What a client is given.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) addr: SocketAddr,
+    pub(crate) size: usize,
+    pub(crate) workload: Arc<Workload>,
+    pub(crate) meter: Arc<Meter>,
+}
+
+impl Job {
+    /// Where requests go.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// The queue.
+    pub(crate) fn queue_url(&self) -> String {
+        queue_url(self.addr)
+    }
+}
+
+/// The queue at a server.
+pub(crate) fn queue_url(addr: SocketAddr) -> String {
+    format!("http://{addr}/000000000000/hooks")
+}
+
+/// Runs one client and prints what it used.
+pub(crate) async fn measure(
+    kind: Kind,
+    addr: SocketAddr,
+    size: usize,
+    messages: usize,
+) -> Result<(), Failure> {
+    let job = Job {
+        addr,
+        size,
+        workload: Workload::new(size, messages),
+        meter: Meter::new(messages),
+    };
+    let meter = Arc::clone(&job.meter);
+    match kind {
+        Kind::Floor => floor::run(job).await?,
+        Kind::SinkBatched => sink::run(job, true).await?,
+        Kind::SinkSingle => sink::run(job, false).await?,
+        Kind::SdkBatched => sdk::batched(job).await?,
+        Kind::SdkSingle => sdk::single(job).await?,
+        Kind::OmniBatched => omni::batched(job).await?,
+        Kind::OmniSingle => omni::single(job).await?,
+        Kind::Boto3Batched | Kind::Boto3Single | Kind::NodeBatched | Kind::NodeSingle => {
+            return Err("this client is no Rust program: `run` starts it".into());
+        }
+    }
+    let measured = meter.measured().ok_or("too few answers to measure")?;
+    println!("{}", serde_json::to_string(&measured)?);
+    Ok(())
+}
+
+/// Runs `count` copies of a worker to their end.
+pub(crate) async fn workers<F>(count: usize, mut worker: impl FnMut() -> F) -> Result<(), Failure>
+where
+    F: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    let mut running = JoinSet::new();
+    for _ in 0..count {
+        running.spawn(worker());
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Starts the server and the clients, and compares what the clients used.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use clap::Args;
+use serde::de::DeserializeOwned;
+
+use crate::Failure;
+use crate::client::Kind;
+use crate::latency::Latency;
+use crate::machine::Machine;
+use crate::meter::Measured;
+use crate::report::{Report, Series, write_measured};
+use crate::{peers, workload};
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// A smoke run: one size, one round, few messages. Writes no file
+    #[arg(long)]
+    quick: bool,
+    /// How often every client runs
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// The sizes of hooks' bodies in bytes
+    #[arg(long, value_delimiter = ',', default_values_t = [256, 1_024, 16_384, 262_144])]
+    sizes: Vec<usize>,
+    /// Only these clients
+    #[arg(long, value_delimiter = ',')]
+    clients: Vec<Kind>,
+    /// The file whose measured part is replaced
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/BENCHMARKS.md"))]
+    output: PathBuf,
+}
+
+const ALL: [Kind; 11] = [
+    Kind::Floor,
+    Kind::SinkBatched,
+    Kind::SinkSingle,
+    Kind::SdkBatched,
+    Kind::SdkSingle,
+    Kind::OmniBatched,
+    Kind::OmniSingle,
+    Kind::Boto3Batched,
+    Kind::Boto3Single,
+    Kind::NodeBatched,
+    Kind::NodeSingle,
+];
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let (rounds, sizes) = match options.quick {
+        true => (1, &[1_024][..]),
+        false => (options.rounds.max(1), &*options.sizes),
+    };
+    let (installed, missing): (Vec<Kind>, Vec<Kind>) = ALL
+        .into_iter()
+        .filter(|kind| options.clients.is_empty() || options.clients.contains(kind))
+        .partition(|kind| peers::is_installed(*kind));
+    for kind in &missing {
+        eprintln!("{kind}: not installed: skipped");
+    }
+    let server = Server::start()?;
+    let mut report = Report::new(Machine::this(), rounds, missing);
+    for &size in sizes {
+        let mut series = Series::default();
+        let files = Workloads::default();
+        for round in 1..=rounds {
+            for &kind in &installed {
+                if refuses(kind, size) {
+                    continue;
+                }
+                let messages = match options.quick {
+                    true => messages(kind, size) / 5,
+                    false => messages(kind, size),
+                };
+                let measured = client(kind, server.addr, size, messages, &files)?;
+                eprintln!(
+                    "{size:>7} B, round {round}: {kind:<42} {:>9.1} µs {:>9.0} messages/s",
+                    measured.cpu_us(),
+                    measured.rate()
+                );
+                series.add(kind, measured);
+            }
+        }
+        report.add(size, series);
+    }
+    let seconds = if options.quick { 2 } else { 10 };
+    for _ in 0..rounds {
+        let latency: Latency = output(
+            own()?
+                .args(["latency", "--addr", &server.addr.to_string()])
+                .args(["--seconds", &seconds.to_string()]),
+        )?;
+        report.add_latency(latency);
+    }
+    let text = report.to_string();
+    println!("{text}");
+    if !options.quick {
+        write_measured(&options.output, &text)?;
+        eprintln!("written to {}", options.output.display());
+    }
+    Ok(())
+}
+
+/// Whether a client takes no message of this size: omniqueue has a bound of its own.
+fn refuses(kind: Kind, size: usize) -> bool {
+    matches!(kind, Kind::OmniBatched | Kind::OmniSingle) && size >= 262_144
+}
+
+/// How many messages make about a second of work.
+fn messages(kind: Kind, size: usize) -> usize {
+    // What a message costs beside its bytes, and per KiB, in microseconds.
+    let (own, per_kib) = match kind {
+        Kind::Floor | Kind::SinkBatched => (15, 12),
+        Kind::SdkBatched | Kind::OmniBatched => (40, 16),
+        Kind::SinkSingle => (60, 14),
+        Kind::SdkSingle | Kind::OmniSingle => (200, 16),
+        Kind::Boto3Batched | Kind::NodeBatched => (250, 25),
+        Kind::Boto3Single | Kind::NodeSingle => (900, 30),
+    };
+    (1_500_000 / (own + per_kib * size.div_ceil(1_024))).max(100)
+}
+
+/// Files of messages for clients that need them, removed at the end.
+#[derive(Default)]
+struct Workloads {
+    files: std::cell::RefCell<BTreeMap<usize, PathBuf>>,
+}
+
+impl Workloads {
+    fn file(&self, size: usize, messages: usize) -> Result<PathBuf, Failure> {
+        let mut files = self.files.borrow_mut();
+        if let Some(path) = files.get(&messages) {
+            return Ok(path.clone());
+        }
+        let name = format!("benchmark-{}-{size}-{messages}.ndjson", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        workload::write(size, messages, &path)?;
+        files.insert(messages, path.clone());
+        Ok(path)
+    }
+}
+
+impl Drop for Workloads {
+    fn drop(&mut self) {
+        for path in self.files.get_mut().values() {
+            // A file that is gone is what is wanted.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn client(
+    kind: Kind,
+    addr: SocketAddr,
+    size: usize,
+    messages: usize,
+    files: &Workloads,
+) -> Result<Measured, Failure> {
+    let foreign = |path: &Path| peers::command(kind, addr, path, workload::per_request(size));
+    if foreign(Path::new("")).is_some() {
+        let path = files.file(size, messages)?;
+        let mut command = foreign(&path).ok_or("a client that is no Rust program")?;
+        return output(&mut command);
+    }
+    let name = clap::ValueEnum::to_possible_value(&kind).ok_or("a client has a name")?;
+    output(
+        own()?
+            .args(["client", name.get_name(), "--addr", &addr.to_string()])
+            .args(["--size", &size.to_string()])
+            .args(["--messages", &messages.to_string()]),
+    )
+}
+
+fn own() -> Result<Command, Failure> {
+    Ok(Command::new(std::env::current_exe()?))
+}
+
+/// Runs a command and reads the line that it prints.
+fn output<T: DeserializeOwned>(command: &mut Command) -> Result<T, Failure> {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("{command:?}: {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The server's process, which ends with its standard input.
+struct Server {
+    process: Child,
+    addr: SocketAddr,
+}
+
+impl Server {
+    fn start() -> Result<Self, Failure> {
+        let mut process = own()?
+            .arg("server")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        let output = process.stdout.take().ok_or("the server has an output")?;
+        BufReader::new(output).read_line(&mut line)?;
+        let addr = line.trim().parse()?;
+        Ok(Self { process, addr })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        // It ends on its own: there is nobody to tell how.
+        let _ = self.process.wait();
+    }
+}
