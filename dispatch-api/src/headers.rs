@@ -24,6 +24,9 @@ const NEVER: [&str; 14] = [
     "x-api-key",
 ];
 
+/// Up to so many headers of one hook are compared with each other.
+const COMPARED_AT_MOST: usize = 16;
+
 /// Every name that begins so is never forwarded either.
 const NEVER_PREFIX: &str = "x-ankusa-";
 
@@ -62,20 +65,29 @@ impl HeaderForwarding {
             return forwarded;
         }
         forwarded.reserve(headers.len());
-        let mut places: HashMap<Cow<'a, str>, usize> = HashMap::with_capacity(headers.len());
+        // Few headers are compared one by one; of many, a hostile sender's, each is found
+        // by its hash.
+        let mut places: Option<HashMap<Cow<'a, str>, usize>> =
+            (headers.len() > COMPARED_AT_MOST).then(|| HashMap::with_capacity(headers.len()));
         for header in headers {
             let name = lower_case(header.name());
             if !self.allows(&name) {
                 continue;
             }
-            match places.get(&name) {
+            let place = match &places {
+                Some(places) => places.get(&name).copied(),
+                None => forwarded.iter().position(|(earlier, _)| *earlier == name),
+            };
+            match place {
                 Some(place) => {
-                    let joined = forwarded[*place].1.to_mut();
+                    let joined = forwarded[place].1.to_mut();
                     joined.push_str(", ");
                     joined.push_str(header.value());
                 }
                 None => {
-                    places.insert(name.clone(), forwarded.len());
+                    if let Some(places) = &mut places {
+                        places.insert(name.clone(), forwarded.len());
+                    }
                     forwarded.push((name, Cow::Borrowed(header.value())));
                 }
             }

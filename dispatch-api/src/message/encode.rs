@@ -141,7 +141,8 @@ pub fn push_json_string(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
     let mut clean_from = 0;
     let mut at = 0;
-    while at < bytes.len() {
+    while let Some(next) = next_candidate(bytes, at) {
+        at = next;
         let (length, escape) = match bytes[at] {
             b'"' => (1, Escape::Short("\\\"")),
             b'\\' => (1, Escape::Short("\\\\")),
@@ -169,6 +170,59 @@ pub fn push_json_string(out: &mut String, text: &str) {
     }
     out.push_str(&text[clean_from..]);
     out.push('"');
+}
+
+/// The place of the first byte from `from` on that an escape may begin with.
+fn next_candidate(bytes: &[u8], from: usize) -> Option<usize> {
+    const WORD: usize = size_of::<u64>();
+    /// As many as a machine compares in a few instructions.
+    const STEP: usize = 32;
+    let mut at = from;
+    // Text between quotes is short: word by word finds the place at once.
+    for _ in 0..STEP / WORD {
+        let Some(word) = bytes[at..].first_chunk::<WORD>() else {
+            break;
+        };
+        if let Some(place) = candidate_in(u64::from_le_bytes(*word)) {
+            return Some(at + place);
+        }
+        at += WORD;
+    }
+    // What is longer is base64 as a rule. Without a branch inside, a step is compared at
+    // once.
+    while let Some(step) = bytes[at..].first_chunk::<STEP>() {
+        if step
+            .iter()
+            .fold(false, |found, byte| found | is_candidate(*byte))
+        {
+            break;
+        }
+        at += STEP;
+    }
+    while let Some(word) = bytes[at..].first_chunk::<WORD>() {
+        if let Some(place) = candidate_in(u64::from_le_bytes(*word)) {
+            return Some(at + place);
+        }
+        at += WORD;
+    }
+    let rest = bytes[at..].iter().position(|byte| is_candidate(*byte))?;
+    Some(at + rest)
+}
+
+const fn is_candidate(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte == 0xef)
+}
+
+/// The place of the first candidate among eight bytes, the first one lowest.
+fn candidate_in(word: u64) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = ONES << 7;
+    // The high bit of a byte is set where it is less than `than`. The borrow of a byte
+    // that is can reach those above it, never those below, and the lowest one counts.
+    let less = |word: u64, than: u64| word.wrapping_sub(ONES * than) & !word & HIGH;
+    let equal = |byte: u8| less(word ^ (ONES * u64::from(byte)), 1);
+    let found = less(word, 0x20) | equal(b'"') | equal(b'\\') | equal(0xef);
+    (found != 0).then_some((found.trailing_zeros() / 8) as usize)
 }
 
 enum Escape {
@@ -205,6 +259,34 @@ mod tests {
             quoted("\u{fffd}\u{7f}\u{1fffe}🌊é"),
             "\"\u{fffd}\u{7f}\u{1fffe}🌊é\""
         );
+    }
+
+    #[test]
+    fn an_escape_is_found_at_every_place() {
+        let escaped = [
+            ("\"", "\\\""),
+            ("\\", "\\\\"),
+            ("\u{0}", "\\u0000"),
+            ("\u{1f}", "\\u001f"),
+            ("\u{ffff}", "\\uffff"),
+        ];
+        for (raw, written) in escaped {
+            for before in 0..100 {
+                for after in 0..40 {
+                    // Neighbours of what is escaped, in bytes.
+                    let head: String = " !#[]~\u{7f}é\u{fffd}"
+                        .chars()
+                        .cycle()
+                        .take(before)
+                        .collect();
+                    let tail = "a".repeat(after);
+                    assert_eq!(
+                        quoted(&format!("{head}{raw}{tail}")),
+                        format!("\"{head}{written}{tail}\"")
+                    );
+                }
+            }
+        }
     }
 
     #[test]
