@@ -77,7 +77,7 @@ pub(crate) fn batch_sent(
     for entry in reply.successful {
         let index = position(&entry.id);
         let result = match index.and_then(|index| messages.get(index)) {
-            Some(message) => confirmed(answer, message, entry.reply),
+            Some(message) => confirmed(answer, message, entry.into_reply()),
             None => Ok(Receipt::new()),
         };
         answers.note(index, result.map_err(|error| with_identity(error, answer)));
@@ -139,11 +139,11 @@ fn confirmed(
     let body_md5 = reply
         .body_md5
         .ok_or_else(|| unexpected("a 200 without the digest of the body"))?;
-    if !body_md5.eq_ignore_ascii_case(&message.body_md5) {
+    if !message.body_md5.is_shown_by(&body_md5) {
         return Err(mismatch("body"));
     }
     match (&message.attributes_md5, reply.attributes_md5) {
-        (Some(sent), Some(stored)) if !stored.eq_ignore_ascii_case(sent) => {
+        (Some(sent), Some(stored)) if !sent.is_shown_by(&stored) => {
             return Err(mismatch("attributes"));
         }
         // The service always answers one; some emulators do not.

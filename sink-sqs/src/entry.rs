@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use dispatch_api::{DeliveryContext, Envelope, Message, SinkError};
 
 use crate::config::SqsSinkConfig;
-use crate::digest::{self, DigestValue};
+use crate::digest::{self, DigestValue, HexDigest};
 use crate::group::{Fault, check_id};
 
 /// The data type of every attribute that this sink sends.
@@ -84,12 +84,12 @@ impl<'a> Entry<'a> {
     }
 
     /// The digest that the service answers for the body.
-    pub(crate) fn body_md5(&self) -> String {
+    pub(crate) fn body_md5(&self) -> HexDigest {
         digest::of_body(self.body)
     }
 
     /// The digest that the service answers for the attributes.
-    pub(crate) fn attributes_md5(&self) -> Option<String> {
+    pub(crate) fn attributes_md5(&self) -> Option<HexDigest> {
         digest::of_attributes(
             self.attributes
                 .iter()

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::digest::HexDigest;
 use crate::entry::Entry;
 use crate::protocol;
 
@@ -16,8 +17,8 @@ use crate::protocol;
 pub(crate) struct Prepared {
     /// The members of the message's JSON object, without braces.
     pub(crate) members: String,
-    pub(crate) body_md5: String,
-    pub(crate) attributes_md5: Option<String>,
+    pub(crate) body_md5: HexDigest,
+    pub(crate) attributes_md5: Option<HexDigest>,
     /// The size as the service counts it.
     pub(crate) size: usize,
     /// Which attempt of the host this is.

@@ -58,8 +58,9 @@ pub(crate) fn position(id: &str) -> Option<usize> {
 
 /// The members of one message, without braces.
 pub(crate) fn members(entry: &Entry<'_>) -> String {
-    // Every quote of the body, which is JSON itself, is escaped once more.
-    const ESCAPES_AND_FRAME: usize = 1_024;
+    // Every quote of the body, which is JSON itself, is escaped once more. Many messages
+    // wait at once, so the room is what is usual and not what is possible.
+    const ESCAPES_AND_FRAME: usize = 384;
     let attributes: usize = entry
         .attributes
         .iter()
@@ -133,14 +134,33 @@ pub(crate) struct SendMessageBatchReply {
     pub(crate) failed: Vec<FailedEntry>,
 }
 
-/// One message that was stored.
+/// One message that was stored. It repeats the members of [`SendMessageReply`], because
+/// flattening reads every member into a tree first.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct SuccessfulEntry {
     #[serde(rename = "Id")]
     pub(crate) id: String,
-    #[serde(flatten)]
-    pub(crate) reply: SendMessageReply,
+    #[serde(rename = "MessageId")]
+    message_id: Option<String>,
+    #[serde(rename = "MD5OfMessageBody")]
+    body_md5: Option<String>,
+    #[serde(rename = "MD5OfMessageAttributes")]
+    attributes_md5: Option<String>,
+    #[serde(rename = "SequenceNumber")]
+    sequence_number: Option<String>,
+}
+
+impl SuccessfulEntry {
+    /// What a send of this message alone would have been answered.
+    pub(crate) fn into_reply(self) -> SendMessageReply {
+        SendMessageReply {
+            message_id: self.message_id,
+            body_md5: self.body_md5,
+            attributes_md5: self.attributes_md5,
+            sequence_number: self.sequence_number,
+        }
+    }
 }
 
 /// One message that was not.

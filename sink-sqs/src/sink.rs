@@ -105,7 +105,7 @@ fn shared_batcher(
 }
 
 impl SqsSink {
-    /// The message written out, and its group. Apart from the delivery itself, so that
+    /// The message written out, and what it is ordered by. Apart from the delivery itself, so that
     /// nothing else of it is kept while the message waits.
     fn prepare(
         &self,
@@ -116,7 +116,9 @@ impl SqsSink {
         with_scratch(|scratch| {
             let entry = Entry::plan(&self.config, envelope, ctx, &message, scratch)?;
             let prepared = Prepared::new(&entry, ctx.attempt_number());
-            Ok((prepared, entry.group_id))
+            // On a standard queue a group is for fairness, and promises no order.
+            let ordering_key = entry.group_id.filter(|_| self.config.is_fifo());
+            Ok((prepared, ordering_key))
         })
     }
 
@@ -193,11 +195,9 @@ impl Sink for SqsSink {
     ) -> Result<Receipt, SinkError> {
         let _running = self.in_flight.enter()?;
         let deadline = self.deadline(ctx)?;
-        let (prepared, group_id) = self.prepare(envelope, ctx)?;
+        let (prepared, ordering_key) = self.prepare(envelope, ctx)?;
         match &self.batcher {
             Some(batcher) if !ctx.is_direct() => {
-                // On a standard queue a group is for fairness, and promises no order.
-                let ordering_key = group_id.filter(|_| self.config.is_fifo());
                 let tenant = envelope.tenant_id().unwrap_or_default();
                 self.send_along(batcher, tenant, ordering_key, prepared, ctx.deadline())
                     .await

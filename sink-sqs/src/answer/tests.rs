@@ -81,14 +81,19 @@ fn reply(body_md5: &str, more: &str) -> String {
 fn a_200_with_both_digests_is_a_receipt() {
     let attributes = entry().attributes_md5().unwrap();
     let more = format!(r#","MD5OfMessageAttributes":"{attributes}","SequenceNumber":"18""#);
-    let receipt = judge(&answer(200, &[], &reply(&entry().body_md5(), &more))).unwrap();
+    let receipt = judge(&answer(
+        200,
+        &[],
+        &reply(&entry().body_md5().to_string(), &more),
+    ))
+    .unwrap();
     assert_eq!(receipt.provider_id.as_deref(), Some("m-1"));
     assert_eq!(receipt.sequence.as_deref(), Some("18"));
 }
 
 #[test]
 fn a_digest_is_compared_without_regard_to_case() {
-    let upper = entry().body_md5().to_uppercase();
+    let upper = entry().body_md5().to_string().to_uppercase();
     judge(&answer(200, &[], &reply(&upper, ""))).unwrap();
 }
 
@@ -96,7 +101,10 @@ fn a_digest_is_compared_without_regard_to_case() {
 fn a_wrong_digest_is_an_error_whose_outcome_is_unknown() {
     let other = "0".repeat(32);
     let attributes = format!(r#","MD5OfMessageAttributes":"{other}""#);
-    for body in [reply(&other, ""), reply(&entry().body_md5(), &attributes)] {
+    for body in [
+        reply(&other, ""),
+        reply(&entry().body_md5().to_string(), &attributes),
+    ] {
         let error = error(200, &[], &body);
         assert_eq!(error.code(), "Md5Mismatch");
         assert_eq!(error.class(), ErrorClass::Transient);
@@ -106,7 +114,12 @@ fn a_wrong_digest_is_an_error_whose_outcome_is_unknown() {
 
 #[test]
 fn a_missing_digest_of_the_attributes_is_accepted() {
-    judge(&answer(200, &[], &reply(&entry().body_md5(), ""))).unwrap();
+    judge(&answer(
+        200,
+        &[],
+        &reply(&entry().body_md5().to_string(), ""),
+    ))
+    .unwrap();
 }
 
 #[test]
