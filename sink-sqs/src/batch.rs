@@ -39,7 +39,10 @@ impl QueueSender {
 
     /// Sends one request. `None`: it is too long for the destination, and can be cut.
     async fn send_once(&self, messages: &[Prepared]) -> Option<Vec<Answer>> {
-        let request = protocol::send_message_batch(&self.queue_url, messages);
+        let request = protocol::send_message_batch(
+            &self.queue_url,
+            messages.iter().map(|message| message.members.as_str()),
+        );
         let began = Instant::now();
         let span = self.telemetry.span(OPERATION, messages.len());
         let exchange = self

@@ -169,12 +169,10 @@ fn invalid_deduplication_id(fault: Fault) -> SinkError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prepared::Prepared;
     use crate::protocol;
     use dispatch_api::HostServices;
     use proptest::prelude::*;
     use serde_json::Value;
-    use std::num::NonZeroU32;
 
     const ID: &str = "0199f3a0-4c11-7b2e-9d10-6f2a7c55e901";
     const STANDARD: &str = "https://sqs.us-east-1.amazonaws.com/123456789012/hooks";
@@ -385,8 +383,7 @@ mod tests {
                 .build(&HostServices::new())
                 .unwrap();
             let (size, request) = plan(&config, &envelope, &ctx, |entry| {
-                let prepared = Prepared::new(&entry, NonZeroU32::MIN);
-                (entry.size, protocol::send_message(config.queue().as_str(), &prepared))
+                (entry.size, protocol::send_message(config.queue().as_str(), &protocol::members(&entry)))
             }).unwrap();
             prop_assert_eq!(size, recount(&request));
         }

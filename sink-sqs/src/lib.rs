@@ -11,6 +11,7 @@ mod endpoint;
 mod entry;
 mod group;
 mod plugin;
+mod preflight;
 mod prepared;
 mod protocol;
 mod retry_after;

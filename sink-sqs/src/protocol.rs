@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::entry::{DATA_TYPE, Entry};
-use crate::prepared::Prepared;
 
 /// The `x-amz-target` of a send.
 pub(crate) const SEND_MESSAGE: &str = "AmazonSQS.SendMessage";
@@ -15,34 +14,34 @@ pub(crate) const SEND_MESSAGE: &str = "AmazonSQS.SendMessage";
 /// The `x-amz-target` of a send of several messages.
 pub(crate) const SEND_MESSAGE_BATCH: &str = "AmazonSQS.SendMessageBatch";
 
-/// Writes the request of one message.
-pub(crate) fn send_message(queue_url: &str, message: &Prepared) -> Vec<u8> {
-    let mut out = String::with_capacity(queue_url.len() + message.members.len() + 32);
+/// Writes the request of one message, given its [`members`].
+pub(crate) fn send_message(queue_url: &str, members: &str) -> Vec<u8> {
+    let mut out = String::with_capacity(queue_url.len() + members.len() + 32);
     out.push_str("{\"QueueUrl\":");
     push_json_string(&mut out, queue_url);
     out.push(',');
-    out.push_str(&message.members);
+    out.push_str(members);
     out.push('}');
     out.into_bytes()
 }
 
-/// Writes the request of several messages. An entry's id is its position: unique and of
-/// the service's alphabet, whatever the message's own id is.
-pub(crate) fn send_message_batch(queue_url: &str, messages: &[Prepared]) -> Vec<u8> {
-    let members: usize = messages
-        .iter()
-        .map(|message| message.members.len() + 16)
-        .sum();
+/// Writes the request of several messages, given the [`members`] of each. An entry's id is
+/// its position: unique and of the service's alphabet, whatever the message's own id is.
+pub(crate) fn send_message_batch<'a>(
+    queue_url: &str,
+    entries: impl Iterator<Item = &'a str> + Clone,
+) -> Vec<u8> {
+    let members: usize = entries.clone().map(|members| members.len() + 16).sum();
     let mut out = String::with_capacity(queue_url.len() + members + 48);
     out.push_str("{\"QueueUrl\":");
     push_json_string(&mut out, queue_url);
     out.push_str(",\"Entries\":[");
-    for (index, message) in messages.iter().enumerate() {
+    for (index, members) in entries.enumerate() {
         if index > 0 {
             out.push(',');
         }
         let _ = write!(out, "{{\"Id\":\"{index}\",");
-        out.push_str(&message.members);
+        out.push_str(members);
         out.push('}');
     }
     out.push_str("]}");
@@ -235,15 +234,13 @@ mod tests {
         }
     }
 
-    fn prepared(entry: &Entry<'_>) -> Prepared {
-        Prepared::new(entry, std::num::NonZeroU32::MIN)
-    }
-
     #[test]
     fn a_batch_numbers_its_entries_by_position() {
-        let batch = [prepared(&entry()), prepared(&entry())];
+        let members = members(&entry());
+        let batch = [members.as_str(), members.as_str()];
         let request: Value =
-            serde_json::from_slice(&send_message_batch("http://h/0/q.fifo", &batch)).unwrap();
+            serde_json::from_slice(&send_message_batch("http://h/0/q.fifo", batch.into_iter()))
+                .unwrap();
         assert_eq!(request["QueueUrl"], "http://h/0/q.fifo");
         let entries = request["Entries"].as_array().unwrap();
         let ids: Vec<_> = entries.iter().map(|entry| &entry["Id"]).collect();
@@ -273,7 +270,7 @@ mod tests {
     #[test]
     fn a_request_is_written_member_by_member() {
         let request =
-            String::from_utf8(send_message("http://h/0/q.fifo", &prepared(&entry()))).unwrap();
+            String::from_utf8(send_message("http://h/0/q.fifo", &members(&entry()))).unwrap();
         assert_eq!(
             request,
             concat!(
@@ -293,7 +290,7 @@ mod tests {
             deduplication_id: None,
             ..entry()
         };
-        let request: Value = serde_json::from_slice(&send_message("u", &prepared(&bare))).unwrap();
+        let request: Value = serde_json::from_slice(&send_message("u", &members(&bare))).unwrap();
         let names: Vec<_> = request.as_object().unwrap().keys().collect();
         assert_eq!(names, ["MessageBody", "QueueUrl"]);
     }

@@ -129,7 +129,7 @@ impl SqsSink {
         deadline: Instant,
     ) -> Result<Receipt, SinkError> {
         const OPERATION: &str = "send";
-        let request = protocol::send_message(self.config.queue_url(), message);
+        let request = protocol::send_message(self.config.queue_url(), &message.members);
         let began = Instant::now();
         let span = self.telemetry.span(OPERATION, 1);
         let exchange = self

@@ -11,10 +11,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dispatch_api::{
-    BatchSettings, DeliveryContext, Envelope, HostServices, Message, Problems, SinkError,
-    read_options,
-};
+use dispatch_api::{BatchSettings, Envelope, HostServices, Problems, read_options};
 use serde_json::Value;
 use url::Url;
 
@@ -22,9 +19,7 @@ pub use self::builder::SqsSinkConfigBuilder;
 use self::raw::RawConfig;
 use crate::credentials::Credentials;
 use crate::endpoint::QueueUrl;
-use crate::entry::Entry;
 use crate::group::Grouping;
-use crate::scratch::with_scratch;
 
 type GroupFn = dyn Fn(&Envelope) -> String + Send + Sync;
 
@@ -148,25 +143,6 @@ impl SqsSinkConfig {
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
-    }
-
-    /// What the service will count for this delivery, in bytes, if it can be sent
-    /// at all. Asks nobody.
-    ///
-    /// # Errors
-    ///
-    /// Those that a delivery meets before its request: `MessageTooLarge`,
-    /// `InvalidCharacters`, `InvalidGroupId`, `InvalidDeduplicationId` and
-    /// `ClaimCheckMissing`.
-    pub fn preflight(
-        &self,
-        envelope: &Envelope,
-        ctx: &DeliveryContext,
-    ) -> Result<usize, SinkError> {
-        let message = Message::for_delivery(envelope, ctx, self.inline_max_bytes)?;
-        with_scratch(|scratch| {
-            Entry::plan(self, envelope, ctx, &message, scratch).map(|entry| entry.size)
-        })
     }
 
     pub(crate) fn queue(&self) -> &QueueUrl {
