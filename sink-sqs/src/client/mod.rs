@@ -12,7 +12,7 @@ use dispatch_api::{HostServices, Outcome, Problems, SinkError};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use self::signing::{Unsigned, signed_headers};
+use self::signing::{Signer, Unsigned};
 use self::skew::{Signed, Skew};
 use self::transport::{MAX_ANSWER_BYTES, Received, Sending, Transport, TransportError};
 #[cfg(feature = "default-chain")]
@@ -29,6 +29,7 @@ pub(crate) struct Client {
     region: String,
     timeout: Duration,
     credentials: Arc<dyn ProvideCredentials>,
+    signer: Arc<Signer>,
     services: HostServices,
     skew: Arc<Skew>,
     identity: String,
@@ -54,6 +55,7 @@ impl Client {
             region: config.region().to_owned(),
             timeout: config.timeout(),
             credentials: provider_of(config, services),
+            signer: Arc::default(),
             identity: format!(
                 "{} {} {:?} {} {}",
                 config.endpoint(),
@@ -166,7 +168,7 @@ impl Client {
             wall,
             instant: Instant::now(),
         };
-        let headers = signed_headers(
+        let headers = self.signer.headers(
             &Unsigned {
                 url: self.endpoint.as_str(),
                 region: &self.region,
