@@ -247,7 +247,9 @@ impl Timestamp {
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
         let (mut days, mut year) = (unix / 86_400, 1970);
-        let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let is_leap = |year: u64| {
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+        };
         while days >= 365 + u64::from(is_leap(year)) {
             days -= 365 + u64::from(is_leap(year));
             year += 1;
