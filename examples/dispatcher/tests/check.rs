@@ -5,6 +5,7 @@ mod support;
 
 use serde_json::Value;
 use support::{CANARY, Workplace, run};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 #[tokio::test]
 async fn check_reports_everything_wrong_in_one_run() {
@@ -249,6 +250,32 @@ async fn demo_shows_each_tenants_hooks_in_its_own_queue_and_one_dead_letter() {
         "{}",
         ran.stdout
     );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn sqs_serves_the_named_queues_until_it_is_told_to_stop() {
+    let mut child = support::command(&["sqs", "--addr", "127.0.0.1:0", "--queue", "hooks.fifo"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next_line().await.unwrap().unwrap();
+    assert!(first.starts_with("SQS at http://127.0.0.1:"), "{first}");
+    let queue = lines.next_line().await.unwrap().unwrap();
+    let queue_url = queue.strip_prefix("queue ").unwrap();
+    assert!(queue_url.ends_with("/000000000000/hooks.fifo"), "{queue}");
+
+    let workplace = Workplace::new(&support::one_queue(queue_url));
+    let ran = workplace.send(&support::hooks("acme", 3), &[]).await;
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+
+    let pid = child.id().unwrap().to_string();
+    let told = std::process::Command::new("kill")
+        .args(["-TERM", &pid])
+        .status();
+    assert!(told.unwrap().success());
+    assert_eq!(child.wait().await.unwrap().code(), Some(0));
 }
 
 #[tokio::test]
