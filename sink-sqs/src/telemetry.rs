@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+#[cfg(feature = "default-chain")]
+use dispatch_api::SinkError;
 use dispatch_api::{Answer, Flush};
 use metrics::{SharedString, counter, gauge, histogram};
 use tracing::Span;
@@ -96,6 +98,13 @@ impl Telemetry {
         gauge!("ankusa_sqs_requests_in_flight", "queue" => self.queue.clone())
             .set(as_f64(requests));
     }
+}
+
+/// A refresh of credentials ended.
+#[cfg(feature = "default-chain")]
+pub(crate) fn credentials_refreshed(error: Option<&SinkError>) {
+    let error = error.map_or(String::new(), |error| error.code().to_owned());
+    counter!("ankusa_sqs_credential_refreshes_total", "error_type" => error).increment(1);
 }
 
 /// Metrics are floating point, and exact up to 2^53.

@@ -186,6 +186,7 @@ impl Refreshing {
                 )),
             }
         });
+        crate::telemetry::credentials_refreshed(fetched.as_ref().err());
         let mut state = self.state();
         state.running = None;
         match fetched {

@@ -155,6 +155,34 @@ async fn valid_keys_outlive_a_source_that_fails_and_expired_ones_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_refresh_is_counted_with_what_came_of_it() {
+    let recorder = metrics_util::debugging::DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let (refreshing, _) = refreshing([Step::Fail, Step::Keys(3_600)]);
+    refreshing.provide().await.unwrap_err();
+    pass(1).await;
+    key(&refreshing).await;
+    let mut counted: Vec<String> = snapshotter
+        .snapshot()
+        .into_vec()
+        .into_iter()
+        .map(|(key, _, _, value)| {
+            let labels: Vec<_> = key.key().labels().map(|label| label.value()).collect();
+            format!("{} {labels:?} {value:?}", key.key().name())
+        })
+        .collect();
+    counted.sort_unstable();
+    assert_eq!(
+        counted,
+        [
+            "ankusa_sqs_credential_refreshes_total [\"\"] Counter(1)",
+            "ankusa_sqs_credential_refreshes_total [\"CredentialsUnavailable\"] Counter(1)",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_answers_those_who_come_at_once_and_nobody_later() {
     let (refreshing, source) = refreshing([Step::Fail, Step::Keys(3_600)]);
     for _ in 0..10 {
