@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_headers_are_joined_in_time_that_grows_with_their_number() {
+    fn a_hundred_thousand_headers_are_joined_by_name() {
         let many: Vec<HeaderField> = (0..100_000)
             .map(|number| HeaderField::new(format!("x-{}", number % 50_000), "v"))
             .collect();

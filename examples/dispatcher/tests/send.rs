@@ -6,6 +6,7 @@ mod support;
 use serde_json::{Value, json};
 use sink_testkit::sqs::{Answer, ErrorCode, Fault, FaultRule, Operation};
 use support::{CANARY, Workplace, hooks, one_queue, server_with, sqs_sink, stored_bodies};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 #[tokio::test]
 async fn every_hook_reaches_the_sinks_of_its_tenant_and_no_other() {
@@ -485,23 +486,31 @@ async fn a_reader_that_reads_no_more_does_not_keep_a_host_that_is_told_to_stop()
     let server = server_with(&["hooks"]).await;
     let workplace = Workplace::new(&one_queue(&server.queue_url("hooks")));
     // Nobody reads the pipe, and it is far too small for the lines.
-    let child = workplace.start_send(&hooks("acme", 2_000), &[]).await;
+    let mut child = workplace.start_send(&hooks("acme", 2_000), &[]).await;
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
     let pid = child.id().unwrap().to_string();
-    while server.messages("hooks").unwrap().len() < 500 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    let signal = || {
+    let terminate = || {
         std::process::Command::new("kill")
             .args(["-TERM", &pid])
             .status()
-            .unwrap()
     };
-    assert!(signal().success());
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    assert!(signal().success());
-    let mut child = child;
-    let waited = tokio::time::timeout(std::time::Duration::from_secs(5), child.wait()).await;
-    assert_eq!(waited.expect("it ends at once").unwrap().code(), Some(3));
+    let ends = async {
+        // It delivers for as long as it can: 500 of them are more than the pipe takes.
+        while server.messages("hooks").unwrap().len() < 500 {
+            tokio::task::yield_now().await;
+        }
+        assert!(terminate().unwrap().success());
+        while let Some(line) = stderr.next_line().await.unwrap() {
+            if line.starts_with("stopping: ") {
+                break;
+            }
+        }
+        assert!(terminate().unwrap().success());
+        child.wait().await.unwrap().code()
+    };
+    // Well under the ten seconds that the first request alone would allow.
+    let status = tokio::time::timeout(std::time::Duration::from_secs(8), ends).await;
+    assert_eq!(status.expect("it ends at once"), Some(3));
 }
 
 #[tokio::test]
