@@ -27,6 +27,8 @@ mod telemetry;
 mod terminal;
 
 // Links the plugins: their registration is all that is used of them.
+#[cfg(feature = "kafka")]
+use sink_kafka as _;
 use sink_nats as _;
 use sink_sqs as _;
 
