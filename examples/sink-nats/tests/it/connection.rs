@@ -48,7 +48,7 @@ async fn a_sink_delivers_again_by_itself_after_its_server_was_killed_and_restart
 async fn a_server_that_answers_too_late_leaves_the_outcome_unknown() {
     let server = server_or_skip!();
     let mut stream = server.create_stream().await;
-    let sink = sink(&server.address(), &json!({"timeout_ms": 300}));
+    let sink = sink(&server.address(), &json!({"timeout_ms": 1_000}));
     sink.deliver(&envelope(), &ctx()).await.unwrap();
     server.freeze();
     let began = Instant::now();
@@ -57,10 +57,11 @@ async fn a_server_that_answers_too_late_leaves_the_outcome_unknown() {
     server.thaw();
     assert_eq!(parts(&error), ("transient", Outcome::Unknown, "Timeout"));
     assert!(
-        took >= Duration::from_millis(300) && took < Duration::from_secs(3),
+        took >= Duration::from_secs(1) && took < Duration::from_secs(6),
         "{took:?}"
     );
-    sink.deliver(&envelope(), &ctx()).await.unwrap();
+    let last = envelope();
+    soon(async { while sink.deliver(&last, &ctx()).await.is_err() {} }).await;
     // It was on its way, and arrived.
     assert_eq!(stream.info().await.unwrap().state.messages, 3);
 }
@@ -98,7 +99,7 @@ async fn a_server_that_accepts_and_never_greets_is_given_up_in_time() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap().to_string();
     for options in [
-        json!({"connect_timeout_ms": 200, "timeout_ms": 60_000}),
+        json!({"connect_timeout_ms": 1_000, "timeout_ms": 60_000}),
         json!({"timeout_ms": 200}),
     ] {
         let sink = Arc::new(sink(&address, &options));
@@ -116,7 +117,7 @@ async fn a_server_that_accepts_and_never_greets_is_given_up_in_time() {
         }
         // Those who waited share the failure instead of trying one after the other.
         assert!(
-            began.elapsed() < Duration::from_secs(10),
+            began.elapsed() < Duration::from_secs(5),
             "{:?}",
             began.elapsed()
         );
@@ -176,7 +177,7 @@ async fn what_was_told_to_be_late_is_not_sent_by_a_later_connection() {
     server.stall(false);
     let last = envelope();
     // The loss may be noticed only now.
-    while sink.deliver(&last, &ctx()).await.is_err() {}
+    soon(async { while sink.deliver(&last, &ctx()).await.is_err() {} }).await;
     let published = server.published();
     let of_later_connections: Vec<_> = published
         .iter()
@@ -198,11 +199,8 @@ async fn a_connection_closed_while_idle_costs_no_delivery() {
     for round in 1..=5 {
         sink.deliver(&envelope(), &ctx()).await.unwrap();
         server.close_all();
-        while server.connects().len() > round {
-            tokio::task::yield_now().await;
-        }
-        // Until the loss has arrived, a message can be on its way when it does.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        // The client knows of the loss when it knocks again, before it gives up.
+        server.accepted_are(2 * round).await;
     }
     assert_eq!(server.published().len(), 5);
 }
@@ -246,7 +244,7 @@ async fn a_credentials_file_answers_the_challenge_of_every_connection() {
     sink.deliver(&envelope(), &ctx()).await.unwrap();
     write("second.jwt");
     server.close_all();
-    while sink.deliver(&envelope(), &ctx()).await.is_err() {}
+    soon(async { while sink.deliver(&envelope(), &ctx()).await.is_err() {} }).await;
     let connects = server.connects();
     assert_eq!(connects[0]["jwt"], "first.jwt");
     assert_eq!(connects.last().unwrap()["jwt"], "second.jwt");

@@ -54,6 +54,7 @@ struct Shared {
     /// Ends what runs on the connections so far.
     closed: watch::Sender<u64>,
     changed: watch::Sender<u64>,
+    accepted: watch::Sender<usize>,
 }
 
 /// A server on a loopback port. Messages beyond its script are acknowledged.
@@ -77,6 +78,7 @@ impl FakeServer {
         let accepting = tokio::spawn({
             let shared = Arc::clone(&shared);
             async move {
+                let of_all = Arc::clone(&shared);
                 let mut number = 0;
                 while let Ok((socket, _)) = listener.accept().await {
                     let shared = Arc::clone(&shared);
@@ -89,6 +91,7 @@ impl FakeServer {
                         }
                     });
                     number += 1;
+                    of_all.accepted.send_replace(number);
                 }
             }
         });
@@ -121,6 +124,14 @@ impl FakeServer {
     /// Closes every connection there is.
     pub(crate) fn close_all(&self) {
         self.shared.closed.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until this many connections were made, those without a greeting included.
+    pub(crate) async fn accepted_are(&self, count: usize) {
+        let mut accepted = self.shared.accepted.subscribe();
+        crate::support::soon(accepted.wait_for(|accepted| *accepted >= count))
+            .await
+            .unwrap();
     }
 
     /// Waits until this many messages have come.
