@@ -89,6 +89,14 @@ impl NatsServer {
     /// Stops it from answering, without closing anything.
     pub(crate) fn freeze(&self) {
         self.signal("-STOP");
+        // A signal is sent at once, and obeyed thread by thread.
+        for _ in 0..200 {
+            if self.is_stopped() {
+                return;
+            }
+            pause();
+        }
+        panic!("nats-server goes on after SIGSTOP");
     }
 
     /// Lets it go on after [`NatsServer::freeze`].
@@ -126,6 +134,20 @@ impl NatsServer {
             .status()
             .unwrap();
         assert!(ran.success());
+    }
+
+    /// Whether every thread is stopped, as far as the system tells.
+    fn is_stopped(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else {
+            return true;
+        };
+        threads.flatten().all(|thread| {
+            let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The state follows the name, which stands in parentheses.
+            state
+                .rsplit_once(") ")
+                .is_none_or(|(_, state)| state.starts_with('T'))
+        })
     }
 
     /// The server greets once everything of it runs.
