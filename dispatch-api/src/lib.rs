@@ -13,6 +13,7 @@ mod registry;
 mod retry;
 mod routes;
 mod services;
+mod settle;
 mod sink;
 
 pub use crate::batcher::{
@@ -38,6 +39,11 @@ pub use crate::registry::{
 pub use crate::retry::{Draw, RETRY_AFTER_CEILING, RetryPolicy, throttle_after};
 pub use crate::routes::{NamedSink, RouteLease, RouteTable, Selection, SwapReport, TenantRoutes};
 pub use crate::services::{Clock, DEFAULT_SINK_CONCURRENCY, HostServices, Pool, SystemClock};
+pub use crate::settle::{
+    Consumer, ConsumerReport, ConsumerSettings, Delivery, Handler, Lease, LeaseKeeper, NoObserver,
+    Observer, Received, Registration, RepublishesRetries, SettleError, Settlement, Source,
+    SourceError, SourceExt, Stop, Subscription, SubscriptionPlan,
+};
 pub use crate::sink::{
     Admission, Description, Guarantees, Ordering, Receipt, Sink, deliver_contained,
 };

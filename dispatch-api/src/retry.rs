@@ -46,7 +46,7 @@ pub fn throttle_after(attempt: NonZeroU32, draw: Draw) -> Duration {
 }
 
 /// `base` doubled for every attempt after the first, never over `cap`.
-fn exponential(base: Duration, cap: Duration, attempt: NonZeroU32) -> Duration {
+pub(crate) fn exponential(base: Duration, cap: Duration, attempt: NonZeroU32) -> Duration {
     let doublings = attempt.get() - 1;
     let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
     base.saturating_mul(factor).min(cap)

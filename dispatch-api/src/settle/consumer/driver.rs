@@ -1,0 +1,323 @@
+//! The loop of a consumer: one task decides, handlers run in tasks of their own.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Stop;
+use super::groups::{Groups, Waiting};
+use super::handler::{Handler, Observer};
+use super::report::ConsumerReport;
+use super::settings::ConsumerSettings;
+use crate::error::ErrorClass;
+use crate::retry::exponential;
+use crate::settle::{Delivery, Received, SettleError, Settlement, SourceError, Subscription};
+
+/// What an operator has to change is asked for less often.
+const CONFIG_FACTOR: u32 = 5;
+
+type Receiving = Pin<Box<dyn Future<Output = Result<Vec<Box<dyn Delivery>>, SourceError>> + Send>>;
+
+/// What a task did with its delivery.
+struct Done {
+    group: Option<String>,
+    receive: u64,
+    how: How,
+    settlement: Settlement,
+    is_settled: bool,
+}
+
+/// How a settlement came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Handled,
+    GivenBack,
+    Abandoned,
+}
+
+pub(super) struct Driver<H> {
+    settings: ConsumerSettings,
+    observer: Arc<dyn Observer>,
+    subscription: Arc<dyn Subscription>,
+    handler: Arc<H>,
+    is_ordered: bool,
+    tasks: JoinSet<Done>,
+    /// Handlers that run or whose settlement is under way.
+    running: usize,
+    groups: Groups,
+    receives: u64,
+    report: ConsumerReport,
+    /// True once handlers have to give up.
+    abandon: watch::Sender<bool>,
+}
+
+impl<H: Handler> Driver<H> {
+    pub(super) fn new(
+        settings: ConsumerSettings,
+        observer: Arc<dyn Observer>,
+        subscription: Arc<dyn Subscription>,
+        handler: Arc<H>,
+    ) -> Self {
+        Self {
+            settings,
+            observer,
+            is_ordered: subscription.is_ordered(),
+            subscription,
+            handler,
+            tasks: JoinSet::new(),
+            running: 0,
+            groups: Groups::default(),
+            receives: 0,
+            report: ConsumerReport::default(),
+            abandon: watch::Sender::new(false),
+        }
+    }
+
+    pub(super) async fn run(mut self, stop: Stop) -> ConsumerReport {
+        let mut stopping = stop.watch();
+        let mut deadline: Option<Instant> = None;
+        let mut receiving: Option<Receiving> = None;
+        let mut failures: u64 = 0;
+        let mut not_before = Instant::now();
+        loop {
+            if let Some(asked) = *stopping.borrow_and_update()
+                && deadline != Some(asked)
+            {
+                deadline = Some(asked);
+                self.give_back_waiting();
+            }
+            let room = self.settings.concurrency.get().saturating_sub(self.running);
+            if deadline.is_none()
+                && receiving.is_none()
+                && not_before <= Instant::now()
+                && let Some(room) = NonZeroUsize::new(room)
+            {
+                let subscription = Arc::clone(&self.subscription);
+                receiving = Some(Box::pin(async move { subscription.receive(room).await }));
+            }
+            if deadline.is_some() && receiving.is_none() && self.tasks.is_empty() {
+                break;
+            }
+            let has_paused = receiving.is_none() && deadline.is_none() && room > 0;
+            let received = async {
+                match &mut receiving {
+                    Some(receiving) => receiving.await,
+                    None => std::future::pending().await,
+                }
+            };
+            let over = deadline.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                Ok(()) = stopping.changed() => {}
+                () = sleep_until(over), if deadline.is_some() && !*self.abandon.borrow() => {
+                    self.abandon.send_replace(true);
+                    // A receive that is still open then is the source's to end.
+                    receiving = None;
+                }
+                Some(done) = self.tasks.join_next() => {
+                    if let Ok(done) = done {
+                        self.finish(done, deadline.is_some());
+                    }
+                }
+                result = received => {
+                    receiving = None;
+                    match result {
+                        Ok(deliveries) => {
+                            if failures > 0 {
+                                self.tell(|observer| observer.receive_recovered(failures));
+                                failures = 0;
+                            }
+                            let is_empty = deliveries.is_empty();
+                            self.take(deliveries, deadline.is_some());
+                            if is_empty && self.settings.until_empty && self.tasks.is_empty() {
+                                stop.by(Instant::now());
+                            }
+                        }
+                        Err(error) => {
+                            failures += 1;
+                            self.report.failed_receives += 1;
+                            let pause = self.pause(&error, failures);
+                            not_before = Instant::now() + pause;
+                            self.tell(|observer| observer.receive_failed(&error, failures, pause));
+                        }
+                    }
+                }
+                () = sleep_until(not_before), if has_paused => {}
+            }
+        }
+        self.subscription.close().await;
+        self.report
+    }
+
+    fn pause(&self, error: &SourceError, in_a_row: u64) -> Duration {
+        let attempt = u32::try_from(in_a_row).ok().and_then(NonZeroU32::new);
+        let attempt = attempt.unwrap_or(NonZeroU32::MAX);
+        let ConsumerSettings {
+            pause, max_pause, ..
+        } = self.settings;
+        match error.class() {
+            ErrorClass::RetryAfter(asked) => exponential(pause, max_pause, attempt).max(asked),
+            ErrorClass::Config | ErrorClass::Permanent => {
+                exponential(pause * CONFIG_FACTOR, max_pause, attempt)
+            }
+            ErrorClass::Transient => exponential(pause, max_pause, attempt),
+        }
+    }
+
+    /// Starts what may start, and gives back what comes too late.
+    fn take(&mut self, deliveries: Vec<Box<dyn Delivery>>, is_stopping: bool) {
+        self.receives += 1;
+        let receive = self.receives;
+        for delivery in deliveries {
+            self.report.received += 1;
+            let waiting = Waiting { delivery, receive };
+            if is_stopping {
+                self.give_back(None, vec![waiting]);
+                continue;
+            }
+            let group = match self.is_ordered {
+                true => waiting.delivery.received().group().map(str::to_owned),
+                false => None,
+            };
+            if let Some((group, waiting)) = self.groups.admit(group, waiting) {
+                self.start(group, waiting);
+            }
+        }
+    }
+
+    fn start(&mut self, group: Option<String>, waiting: Waiting) {
+        self.running += 1;
+        let handler = Arc::clone(&self.handler);
+        let observer = Arc::clone(&self.observer);
+        let mut abandon = self.abandon.subscribe();
+        let limit = self.settings.handler_timeout;
+        let Waiting { delivery, receive } = waiting;
+        self.tasks.spawn(async move {
+            let received = delivery.received().clone();
+            let (how, settlement) = tokio::select! {
+                biased;
+                settlement = handled(&*handler, &*observer, received, limit) => {
+                    (How::Handled, settlement)
+                }
+                _ = abandon.wait_for(|abandon| *abandon) => (How::Abandoned, Settlement::Retry),
+            };
+            settle(&*observer, delivery, group, receive, how, settlement).await
+        });
+    }
+
+    /// Gives deliveries back unhandled, one after the other. The last one frees the group.
+    fn give_back(&mut self, group: Option<String>, deliveries: Vec<Waiting>) {
+        let observer = Arc::clone(&self.observer);
+        for Waiting { delivery, receive } in deliveries {
+            let observer = Arc::clone(&observer);
+            self.running += 1;
+            let group = group.clone();
+            self.tasks.spawn(async move {
+                let how = How::GivenBack;
+                settle(&*observer, delivery, group, receive, how, Settlement::Retry).await
+            });
+        }
+    }
+
+    fn give_back_waiting(&mut self) {
+        let waiting = self.groups.take_waiting();
+        self.give_back(None, waiting);
+    }
+
+    fn finish(&mut self, done: Done, is_stopping: bool) {
+        self.running -= 1;
+        let report = &mut self.report;
+        let count = match (done.is_settled, done.how, done.settlement) {
+            (false, _, _) => &mut report.unsettled,
+            (true, How::GivenBack, _) => &mut report.given_back,
+            (true, How::Abandoned, _) => &mut report.abandoned,
+            (true, How::Handled, Settlement::Ack) => &mut report.acked,
+            (true, How::Handled, Settlement::Drop) => &mut report.dropped,
+            (true, How::Handled, Settlement::Retry | Settlement::RetryAfter(_)) => {
+                &mut report.retried
+            }
+        };
+        *count += 1;
+        let Some(group) = done.group else {
+            return;
+        };
+        let is_gone = done.is_settled && !done.settlement.brings_it_back();
+        if !is_gone {
+            let behind = self.groups.behind(&group, done.receive);
+            self.give_back(None, behind);
+        }
+        if is_stopping {
+            return;
+        }
+        if let Some(next) = self.groups.next(&group) {
+            self.start(Some(group), next);
+        }
+    }
+
+    fn tell(&self, what: impl FnOnce(&dyn Observer)) {
+        tell(&*self.observer, what);
+    }
+}
+
+/// Runs the handler for at most `limit`, and turns a panic into a retry.
+async fn handled<H: Handler>(
+    handler: &H,
+    observer: &dyn Observer,
+    received: Received,
+    limit: Duration,
+) -> Settlement {
+    let seen = received.clone();
+    // The call itself may panic too, before there is a future.
+    let handling = AssertUnwindSafe(async { handler.handle(received).await }).catch_unwind();
+    match timeout(limit, handling).await {
+        Ok(Ok(settlement)) => settlement,
+        Ok(Err(_)) => {
+            tell(observer, |observer| observer.handler_panicked(&seen));
+            Settlement::Retry
+        }
+        Err(_) => {
+            tell(observer, |observer| observer.handler_timed_out(&seen));
+            Settlement::Retry
+        }
+    }
+}
+
+async fn settle(
+    observer: &dyn Observer,
+    delivery: Box<dyn Delivery>,
+    group: Option<String>,
+    receive: u64,
+    how: How,
+    settlement: Settlement,
+) -> Done {
+    let received = delivery.received().clone();
+    let settling = AssertUnwindSafe(delivery.settle(settlement)).catch_unwind();
+    let result = settling.await.unwrap_or_else(|_| {
+        Err(SettleError::Unknown(SourceError::transient(
+            "SourcePanicked",
+            "the source panicked during this settlement",
+        )))
+    });
+    tell(observer, |observer| {
+        observer.settled(&received, settlement, result.as_ref().map(|()| ()));
+    });
+    Done {
+        group,
+        receive,
+        how,
+        settlement,
+        is_settled: result.is_ok(),
+    }
+}
+
+/// An observer's panic is its own affair.
+fn tell(observer: &dyn Observer, what: impl FnOnce(&dyn Observer)) {
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| what(observer)));
+}
