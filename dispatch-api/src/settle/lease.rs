@@ -46,7 +46,7 @@ impl Lease {
         let mut state = self.state.clone();
         if state.wait_for(|state| state.is_lost).await.is_err() {
             // Nobody can say any more that it was lost: it was settled.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

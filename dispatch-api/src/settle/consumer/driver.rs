@@ -306,7 +306,7 @@ async fn settle(
         )))
     });
     tell(observer, |observer| {
-        observer.settled(&received, settlement, result.as_ref().map(|()| ()));
+        observer.settled(&received, settlement, result.as_ref().copied());
     });
     Done {
         group,
