@@ -213,6 +213,30 @@ impl SinkError {
     }
 }
 
+/// What a [`SinkError`] is made of, less its outcome.
+pub(crate) struct SinkErrorParts {
+    pub(crate) class: ErrorClass,
+    pub(crate) code: Cow<'static, str>,
+    pub(crate) text: Cow<'static, str>,
+    pub(crate) status: Option<u16>,
+    pub(crate) request_id: Option<Box<str>>,
+    pub(crate) source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl SinkError {
+    pub(crate) fn into_parts(self) -> SinkErrorParts {
+        let inner = *self.inner;
+        SinkErrorParts {
+            class: inner.class,
+            code: inner.code,
+            text: inner.text,
+            status: inner.status,
+            request_id: inner.request_id,
+            source: inner.source,
+        }
+    }
+}
+
 impl fmt::Display for SinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner {

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::ErrorClass;
+use crate::error::{ErrorClass, SinkError, SinkErrorParts};
 
 /// A source that could not be opened, received from, or told of a settlement.
 ///
@@ -109,6 +109,31 @@ impl SourceError {
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.inner.request_id.as_deref()
+    }
+}
+
+/// For sources and sinks that share a client: the class, the code, the words and the cause
+/// stay; the outcome is for the caller to judge.
+impl From<SinkError> for SourceError {
+    fn from(error: SinkError) -> Self {
+        let SinkErrorParts {
+            class,
+            code,
+            text,
+            status,
+            request_id,
+            source,
+        } = error.into_parts();
+        Self {
+            inner: Box::new(Inner {
+                class,
+                code,
+                text,
+                status,
+                request_id,
+                source,
+            }),
+        }
     }
 }
 

@@ -23,6 +23,10 @@ use crate::settle::{Delivery, Received, SettleError, Settlement, SourceError, Su
 /// What an operator has to change is asked for less often.
 const CONFIG_FACTOR: u32 = 5;
 
+/// How much may be in hand for each handler, in groups that wait: as much as one receive of
+/// the largest batches brings. A source that goes on with a held group would fill the memory.
+const IN_HAND_FACTOR: usize = 10;
+
 type Receiving = Pin<Box<dyn Future<Output = Result<Vec<Box<dyn Delivery>>, SourceError>> + Send>>;
 
 /// What a task did with its delivery.
@@ -32,6 +36,19 @@ struct Done {
     how: How,
     settlement: Settlement,
     is_settled: bool,
+}
+
+impl Done {
+    /// Of a delivery that a panic took away.
+    fn lost(group: Option<String>, receive: u64, how: How) -> Self {
+        Self {
+            group,
+            receive,
+            how,
+            settlement: Settlement::Retry,
+            is_settled: false,
+        }
+    }
 }
 
 /// How a settlement came about.
@@ -86,6 +103,7 @@ impl<H: Handler> Driver<H> {
         let mut receiving: Option<Receiving> = None;
         let mut failures: u64 = 0;
         let mut not_before = Instant::now();
+        let mut began = not_before;
         loop {
             if let Some(asked) = *stopping.borrow_and_update()
                 && deadline != Some(asked)
@@ -93,12 +111,13 @@ impl<H: Handler> Driver<H> {
                 deadline = Some(asked);
                 self.give_back_waiting();
             }
-            let room = self.settings.concurrency.get().saturating_sub(self.running);
+            let room = self.room();
             if deadline.is_none()
                 && receiving.is_none()
                 && not_before <= Instant::now()
                 && let Some(room) = NonZeroUsize::new(room)
             {
+                began = Instant::now();
                 let subscription = Arc::clone(&self.subscription);
                 receiving = Some(Box::pin(async move { subscription.receive(room).await }));
             }
@@ -135,6 +154,10 @@ impl<H: Handler> Driver<H> {
                                 failures = 0;
                             }
                             let is_empty = deliveries.is_empty();
+                            if is_empty {
+                                // A source that does not wait by itself is not asked all the time.
+                                not_before = began + self.settings.pause;
+                            }
                             self.take(deliveries, deadline.is_some());
                             if is_empty && self.settings.until_empty && self.tasks.is_empty() {
                                 stop.by(Instant::now());
@@ -154,6 +177,16 @@ impl<H: Handler> Driver<H> {
         }
         self.subscription.close().await;
         self.report
+    }
+
+    /// How many more deliveries there is room for.
+    fn room(&self) -> usize {
+        let concurrency = self.settings.concurrency.get();
+        let in_hand = self.running + self.groups.waiting();
+        match in_hand < concurrency.saturating_mul(IN_HAND_FACTOR) {
+            true => concurrency.saturating_sub(self.running),
+            false => 0,
+        }
     }
 
     fn pause(&self, error: &SourceError, in_a_row: u64) -> Duration {
@@ -179,7 +212,7 @@ impl<H: Handler> Driver<H> {
             self.report.received += 1;
             let waiting = Waiting { delivery, receive };
             if is_stopping {
-                self.give_back(None, vec![waiting]);
+                self.give_back(vec![waiting]);
                 continue;
             }
             let group = match self.is_ordered {
@@ -199,7 +232,8 @@ impl<H: Handler> Driver<H> {
         let mut abandon = self.abandon.subscribe();
         let limit = self.settings.handler_timeout;
         let Waiting { delivery, receive } = waiting;
-        self.tasks.spawn(async move {
+        let lost = Done::lost(group.clone(), receive, How::Handled);
+        self.tasks.spawn(contained(lost, async move {
             let received = delivery.received().clone();
             let (how, settlement) = tokio::select! {
                 biased;
@@ -209,26 +243,25 @@ impl<H: Handler> Driver<H> {
                 _ = abandon.wait_for(|abandon| *abandon) => (How::Abandoned, Settlement::Retry),
             };
             settle(&*observer, delivery, group, receive, how, settlement).await
-        });
+        }));
     }
 
-    /// Gives deliveries back unhandled, one after the other. The last one frees the group.
-    fn give_back(&mut self, group: Option<String>, deliveries: Vec<Waiting>) {
-        let observer = Arc::clone(&self.observer);
+    /// Gives deliveries back unhandled.
+    fn give_back(&mut self, deliveries: Vec<Waiting>) {
         for Waiting { delivery, receive } in deliveries {
-            let observer = Arc::clone(&observer);
+            let observer = Arc::clone(&self.observer);
             self.running += 1;
-            let group = group.clone();
-            self.tasks.spawn(async move {
-                let how = How::GivenBack;
-                settle(&*observer, delivery, group, receive, how, Settlement::Retry).await
-            });
+            let how = How::GivenBack;
+            let lost = Done::lost(None, receive, how);
+            self.tasks.spawn(contained(lost, async move {
+                settle(&*observer, delivery, None, receive, how, Settlement::Retry).await
+            }));
         }
     }
 
     fn give_back_waiting(&mut self) {
         let waiting = self.groups.take_waiting();
-        self.give_back(None, waiting);
+        self.give_back(waiting);
     }
 
     fn finish(&mut self, done: Done, is_stopping: bool) {
@@ -251,7 +284,7 @@ impl<H: Handler> Driver<H> {
         let is_gone = done.is_settled && !done.settlement.brings_it_back();
         if !is_gone {
             let behind = self.groups.behind(&group, done.receive);
-            self.give_back(None, behind);
+            self.give_back(behind);
         }
         if is_stopping {
             return;
@@ -264,6 +297,11 @@ impl<H: Handler> Driver<H> {
     fn tell(&self, what: impl FnOnce(&dyn Observer)) {
         tell(&*self.observer, what);
     }
+}
+
+/// Every task ends with a count, also when a source or the end of a handler's future panics.
+async fn contained(lost: Done, task: impl Future<Output = Done>) -> Done {
+    AssertUnwindSafe(task).catch_unwind().await.unwrap_or(lost)
 }
 
 /// Runs the handler for at most `limit`, and turns a panic into a retry.

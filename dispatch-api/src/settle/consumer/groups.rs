@@ -59,6 +59,11 @@ impl Groups {
         Vec::from_iter::<VecDeque<Waiting>>(behind)
     }
 
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.busy.values().map(VecDeque::len).sum()
+    }
+
     /// Everything that waits, in order within each group. The groups stay busy.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         let queues = self.busy.values_mut();

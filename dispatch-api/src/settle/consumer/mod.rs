@@ -27,15 +27,17 @@ use super::registration::Subscription;
 ///   handled one at a time and in order, and groups beside each other. When one of a group
 ///   comes back, the rest of the group that is in hand goes back unhandled.
 /// - A handler that panics, or takes longer than its time, is a retry.
-/// - A receive that fails is repeated after a pause that grows up to a bound; only stopping
-///   ends the loop.
+/// - A receive that fails is repeated after a pause that grows up to a bound, and one that
+///   brings nothing at once no sooner than after the first such pause; only stopping ends the
+///   loop.
 ///
 /// # How it stops
 ///
 /// Nothing more is received; a receive under way is let finish, and what it brings goes
 /// back. What was not started goes back at once. Handlers that run have until the deadline,
-/// and are then dropped, their deliveries a retry. Then the subscription is closed, and the
-/// report counts what happened to every delivery.
+/// and are then dropped, their deliveries a retry. A receive that is still open then is
+/// dropped too: give it the source's own waiting time. Then the subscription is closed, and
+/// the report counts what happened to every delivery.
 pub struct Consumer {
     settings: ConsumerSettings,
     observer: Arc<dyn Observer>,
