@@ -1,5 +1,6 @@
 //! From a complete answer to a receipt or an error. Asks nobody.
 
+use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
 use dispatch_api::{
@@ -31,6 +32,68 @@ pub(crate) struct Asked<'a> {
     pub(crate) services: &'a HostServices,
 }
 
+/// Of what a failure is: which attempt, and what no text may repeat.
+#[derive(Clone, Copy)]
+pub(crate) struct About<'a> {
+    attempt: NonZeroU32,
+    /// The members of the message; empty where a request holds none.
+    members: &'a str,
+    hint: fn(&Verdict) -> &'static str,
+}
+
+impl<'a> About<'a> {
+    fn sending(message: &'a Prepared) -> Self {
+        Self {
+            attempt: message.attempt,
+            members: &message.members,
+            hint: |verdict| verdict.hint,
+        }
+    }
+
+    /// A request that holds no message.
+    pub(crate) fn consuming() -> Self {
+        Self {
+            attempt: NonZeroU32::MIN,
+            members: "",
+            hint: consuming_hint,
+        }
+    }
+}
+
+/// What an operator of a consumer may do, where that is not what a sender may do.
+fn consuming_hint(verdict: &Verdict) -> &'static str {
+    match verdict.code {
+        "AccessDenied" => {
+            "allow these credentials what consuming needs, as the README of sink-sqs lists it, or \
+             correct queue: a missing queue can look like this"
+        }
+        "QueueDoesNotExist" => "create the queue or correct queue; a source never creates one",
+        "InvalidParameterValue" => "the service refuses a value of this request",
+        "MissingRequiredParameter" => "the service misses a value of this request",
+        "OverLimit" => "too many messages of the queue are in flight",
+        "ReceiptHandleIsInvalid" | "MessageNotInflight" => {
+            "the message is not held any more, or the handle is another queue's"
+        }
+        _ => verdict.hint,
+    }
+}
+
+/// Why a request without a message failed, whose answer is complete and no success.
+pub(crate) fn failure(answer: &Answer, asked: &Asked<'_>) -> SinkError {
+    with_identity(failed(answer, About::consuming(), asked), answer)
+}
+
+/// Why one entry of a batch without messages failed.
+pub(crate) fn entry_failure(entry: &FailedEntry, answer: &Answer, asked: &Asked<'_>) -> SinkError {
+    let error = entry_failed(entry, About::consuming(), answer, asked);
+    with_identity(error, answer)
+}
+
+/// What the service says about a refused request.
+pub(crate) fn said(answer: &Answer) -> Option<String> {
+    ErrorDocument::parse(&answer.body).message
+}
+
 /// The answer to the sending of one message.
 ///
 /// # Errors
@@ -45,7 +108,7 @@ pub(crate) fn sent(
         200 => SendMessageReply::parse(&answer.body)
             .map_err(|_| not_json())
             .and_then(|reply| confirmed(answer, message, reply)),
-        _ => Err(failed(answer, message, asked)),
+        _ => Err(failed(answer, About::sending(message), asked)),
     };
     result.map_err(|error| with_identity(error, answer))
 }
@@ -66,7 +129,7 @@ pub(crate) fn batch_sent(
     let Ok(reply) = reply else {
         let fail = |message| match answer.status {
             200 => not_json(),
-            _ => failed(answer, message, asked),
+            _ => failed(answer, About::sending(message), asked),
         };
         return messages
             .iter()
@@ -85,7 +148,7 @@ pub(crate) fn batch_sent(
     for entry in reply.failed {
         let index = position(&entry.id);
         let error = match index.and_then(|index| messages.get(index)) {
-            Some(message) => entry_failed(&entry, message, answer, asked),
+            Some(message) => entry_failed(&entry, About::sending(message), answer, asked),
             None => not_json(),
         };
         answers.note(index, Err(with_identity(error, answer)));
@@ -119,7 +182,7 @@ pub(crate) fn code_of_refusal(answer: &Answer) -> Option<&'static str> {
     Some(classify(spellings.iter().copied(), answer.status).code)
 }
 
-fn with_identity(error: SinkError, answer: &Answer) -> SinkError {
+pub(crate) fn with_identity(error: SinkError, answer: &Answer) -> SinkError {
     let error = error.with_status(answer.status);
     match request_id(&answer.headers) {
         Some(id) => error.with_request_id(id),
@@ -127,7 +190,7 @@ fn with_identity(error: SinkError, answer: &Answer) -> SinkError {
     }
 }
 
-fn not_json() -> SinkError {
+pub(crate) fn not_json() -> SinkError {
     unexpected("a 200 whose body is not the service's JSON")
 }
 
@@ -180,10 +243,10 @@ fn mismatch(what: &str) -> SinkError {
 }
 
 /// What a whole request that did not succeed means for one of its messages.
-fn failed(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError {
+fn failed(answer: &Answer, about: About<'_>, asked: &Asked<'_>) -> SinkError {
     match answer.status {
         200..=299 => unexpected("another status than 200 on success"),
-        _ => refused(answer, message, asked),
+        _ => refused(answer, about, asked),
     }
 }
 
@@ -203,11 +266,11 @@ fn spellings<'a>(answer: &'a Answer, document: &'a ErrorDocument) -> Vec<&'a str
     .collect()
 }
 
-fn refused(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError {
+fn refused(answer: &Answer, about: About<'_>, asked: &Asked<'_>) -> SinkError {
     let document = ErrorDocument::parse(&answer.body);
     let spellings = spellings(answer, &document);
     let Some(first) = spellings.first() else {
-        return foreign(answer, message, asked);
+        return foreign(answer, about, asked);
     };
     // The first name that the table knows decides: some imitations put no more than
     // `Sender` where the service puts the code.
@@ -221,14 +284,14 @@ fn refused(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError 
         first,
         document.message.as_deref(),
         answer,
-        message,
+        about,
         asked,
     );
     let outcome = match answer.status {
         400..=499 => Outcome::NotStored,
         _ => Outcome::Unknown,
     };
-    error(verdict, outcome, text, answer, message, asked)
+    error(verdict, outcome, text, answer, about, asked)
 }
 
 /// Whether a signature was refused for its time, by the service's own words.
@@ -241,7 +304,7 @@ fn is_of_another_time(said: Option<&str>) -> bool {
 /// What the service says of one message of a batch that it did not store.
 fn entry_failed(
     entry: &FailedEntry,
-    message: &Prepared,
+    about: About<'_>,
     answer: &Answer,
     asked: &Asked<'_>,
 ) -> SinkError {
@@ -251,7 +314,7 @@ fn entry_failed(
         &entry.code,
         entry.message.as_deref(),
         answer,
-        message,
+        about,
         asked,
     );
     // Told, and never what decides: throttles count as the sender's fault.
@@ -263,7 +326,7 @@ fn entry_failed(
         Kind::Transient => Outcome::Unknown,
         Kind::Permanent | Kind::Config | Kind::Throttled => Outcome::NotStored,
     };
-    error(verdict, outcome, text, answer, message, asked)
+    error(verdict, outcome, text, answer, about, asked)
 }
 
 /// The text of an error: what it means, what to do, and the service's own words.
@@ -272,10 +335,10 @@ fn explained(
     spelling: &str,
     said: Option<&str>,
     answer: &Answer,
-    message: &Prepared,
+    about: About<'_>,
     asked: &Asked<'_>,
 ) -> String {
-    let mut text = verdict.hint.to_owned();
+    let mut text = (about.hint)(&verdict).to_owned();
     match verdict.code {
         UNKNOWN_CODE => text = format!("{text} (`{}`)", printable(normalise(spelling), 64)),
         "QueueDoesNotExist" | "AccessDenied" | "InvalidAddress" => {
@@ -289,7 +352,7 @@ fn explained(
         _ => {}
     }
     if let Some(said) = said {
-        text = match quotable(said, asked.credentials, message) {
+        text = match quotable(said, asked.credentials, about) {
             true => format!("{text}; the service says: {}", printable(said, 300)),
             false => format!("{text}; what the service says repeats a secret or the message"),
         };
@@ -298,7 +361,7 @@ fn explained(
 }
 
 /// An answer that is not the service's: of a proxy, a load balancer, another server.
-fn foreign(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError {
+fn foreign(answer: &Answer, about: About<'_>, asked: &Asked<'_>) -> SinkError {
     let text = match answer.status {
         300..=399 => "a redirect, which is not followed: correct endpoint or queue_url",
         _ => {
@@ -319,7 +382,7 @@ fn foreign(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> SinkError 
         Outcome::Unknown,
         text.to_owned(),
         answer,
-        message,
+        about,
         asked,
     )
 }
@@ -329,25 +392,25 @@ fn error(
     outcome: Outcome,
     text: String,
     answer: &Answer,
-    message: &Prepared,
+    about: About<'_>,
     asked: &Asked<'_>,
 ) -> SinkError {
     match verdict.kind {
         Kind::Permanent => SinkError::permanent(verdict.code, text),
         Kind::Config => SinkError::config(verdict.code, text),
         Kind::Throttled => {
-            SinkError::retry_after(pause(answer, message, asked), outcome, verdict.code, text)
+            SinkError::retry_after(pause(answer, about, asked), outcome, verdict.code, text)
         }
         Kind::Transient => SinkError::transient(outcome, verdict.code, text),
     }
 }
 
-fn pause(answer: &Answer, message: &Prepared, asked: &Asked<'_>) -> Duration {
+fn pause(answer: &Answer, about: About<'_>, asked: &Asked<'_>) -> Duration {
     answer
         .headers
         .get(header::RETRY_AFTER)
         .and_then(|value| retry_after::parse(value.to_str().ok()?, asked.services.now()))
-        .unwrap_or_else(|| throttle_after(message.attempt, asked.services.draw()))
+        .unwrap_or_else(|| throttle_after(about.attempt, asked.services.draw()))
 }
 
 /// The service's id of the request, as far as it can be one.
@@ -375,7 +438,7 @@ fn clock_skew(headers: &HeaderMap, now: SystemTime) -> Option<String> {
 }
 
 /// Whether the service's own words hold neither a secret nor a piece of the message.
-fn quotable(said: &str, credentials: &Credentials, message: &Prepared) -> bool {
+fn quotable(said: &str, credentials: &Credentials, about: About<'_>) -> bool {
     const PIECE: usize = 16;
     /// Shorter ones, such as an emulator's `test`, occur by chance and guard nothing.
     const LEAST_SECRET: usize = 6;
@@ -392,7 +455,7 @@ fn quotable(said: &str, credentials: &Credentials, message: &Prepared) -> bool {
     let characters: Vec<char> = written.chars().take(4 * 1_024).collect();
     !characters.chunks_exact(PIECE).any(|piece| {
         let piece: String = piece.iter().collect();
-        message.members.contains(&piece)
+        about.members.contains(&piece)
     })
 }
 

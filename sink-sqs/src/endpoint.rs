@@ -116,13 +116,27 @@ pub(crate) fn parse_http_url(text: &str, example: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-fn is_queue_name(name: &str) -> bool {
+pub(crate) fn is_queue_name(name: &str) -> bool {
     let stem = name.strip_suffix(".fifo").unwrap_or(name);
     (1..=80).contains(&name.len())
         && !stem.is_empty()
         && stem
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+}
+
+/// Where the service is in a region; none where its hosts have other names.
+pub(crate) fn regional_endpoint(region: &str) -> Option<Url> {
+    let suffix = match region.split('-').next()? {
+        "cn" => "amazonaws.com.cn",
+        "us" if region.starts_with("us-iso") => return None,
+        "us" | "eu" | "ap" | "sa" | "ca" | "me" | "af" | "il" | "mx" => "amazonaws.com",
+        _ => return None,
+    };
+    if region.starts_with("eu-isoe") || region.starts_with("eusc") {
+        return None;
+    }
+    Url::parse(&format!("https://sqs.{region}.{suffix}/")).ok()
 }
 
 /// The region of a host of the service; none for any other host.
@@ -291,6 +305,17 @@ mod tests {
         let long = format!("https://sqs.us-east-1.amazonaws.com/1/{}", "q".repeat(81));
         assert!(QueueUrl::parse(&long).is_err());
         assert!(QueueUrl::parse(&long[..long.len() - 1]).is_ok());
+    }
+
+    #[test]
+    fn a_region_s_own_endpoint_belongs_to_it() {
+        for region in ["us-east-1", "eu-west-3", "cn-north-1", "us-gov-west-1"] {
+            let endpoint = regional_endpoint(region).unwrap();
+            assert_eq!(aws_region(&endpoint), Some(region));
+        }
+        for unknown in ["us-iso-east-1", "eusc-de-east-1", "moon-1"] {
+            assert_eq!(regional_endpoint(unknown), None, "{unknown}");
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl SqsSink {
     /// What keeps it from making connections, at the key `http.root_certificates` or
     /// `http.proxy`.
     pub fn new(config: SqsSinkConfig, services: &HostServices) -> Result<Self, Problems> {
-        let client = Client::new(&config, services)?;
+        let client = Client::new(config.connection(), services)?;
         let batcher = config
             .batching()
             .map(|settings| shared_batcher(&config, settings, &client, services));

@@ -1,5 +1,7 @@
 //! What a sink tells of its requests: the metrics and spans of the README's table.
 
+mod consuming;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use dispatch_api::{Answer, Flush};
 use metrics::{SharedString, counter, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
+
+pub(crate) use self::consuming::ConsumerTelemetry;
 
 const SYSTEM: &str = "aws_sqs";
 

@@ -92,6 +92,12 @@ impl LeaseKeeper {
         self.state.send_modify(|state| state.is_lost = true);
     }
 
+    /// When it ends unless it is extended.
+    #[must_use]
+    pub fn until(&self) -> Option<Instant> {
+        self.state.borrow().until
+    }
+
     /// Whether it is lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {

@@ -5,7 +5,6 @@ mod skew;
 mod transport;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use dispatch_api::{HostServices, Outcome, Problems, SinkError};
@@ -18,16 +17,16 @@ use self::transport::{MAX_ANSWER_BYTES, Received, Sending, Transport, TransportE
 #[cfg(feature = "default-chain")]
 pub(crate) use self::transport::{Route, side_client};
 use crate::answer::{Answer, code_of_refusal, request_id};
-use crate::config::SqsSinkConfig;
+use crate::config::Connection;
 use crate::credentials::{Credentials, ProvideCredentials, identity_of, provider_of};
 
-/// Sends requests of one sink. Cheap to clone.
+/// Sends requests over one connection setting. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     transport: Arc<Transport>,
     endpoint: Url,
     region: String,
-    timeout: Duration,
+    limit: Arc<str>,
     credentials: Arc<dyn ProvideCredentials>,
     signer: Arc<Signer>,
     services: HostServices,
@@ -43,17 +42,21 @@ pub(crate) struct Exchange {
 }
 
 impl Client {
-    /// A client of the configured queue. Needs no network.
+    /// A client of these settings. Needs no network.
     ///
     /// # Errors
     ///
     /// Certificates that cannot be read, and a system without any.
-    pub(crate) fn new(config: &SqsSinkConfig, services: &HostServices) -> Result<Self, Problems> {
+    pub(crate) fn new(config: &Connection, services: &HostServices) -> Result<Self, Problems> {
         let transport = Transport::shared(config, services)?;
         Ok(Self {
             endpoint: config.endpoint_url().clone(),
             region: config.region().to_owned(),
-            timeout: config.timeout(),
+            limit: format!(
+                "timeout_ms is {}, and the delivery's deadline can be sooner",
+                config.timeout().as_millis()
+            )
+            .into(),
             credentials: provider_of(config, services),
             signer: Arc::default(),
             identity: format!(
@@ -68,6 +71,15 @@ impl Client {
             services: services.clone(),
             skew: Arc::default(),
         })
+    }
+
+    /// The same client, for requests whose deadline has another reason: `limit` says it in an
+    /// error's text, such as `timeout_ms is 5000`.
+    pub(crate) fn limited_by(&self, limit: &str) -> Self {
+        Self {
+            limit: limit.into(),
+            ..self.clone()
+        }
     }
 
     /// What tells this client's requests from another's: where they go, over which
@@ -204,9 +216,8 @@ impl Client {
             Outcome::NotStored,
             "CredentialsUnavailable",
             format!(
-                "no credentials in time: their sources are still being asked; timeout_ms is {}, \
-                 and the delivery's deadline can be sooner",
-                self.timeout.as_millis()
+                "no credentials in time: their sources are still being asked; {}",
+                self.limit
             ),
         )
     }
@@ -221,7 +232,7 @@ impl Client {
                 Outcome::NotStored,
                 "ConnectFailed",
                 format!(
-                    "no connection to {}: check endpoint and queue_url, the network, and \
+                    "no connection to {}: check endpoint and the queue's URL, the network, and \
                      http.proxy and http.root_certificates where they are set",
                     self.shown_endpoint()
                 ),
@@ -274,10 +285,9 @@ impl Client {
             outcome(sending),
             "Timeout",
             format!(
-                "no {missing} {} in time: timeout_ms is {}, and the delivery's deadline can be \
-                 sooner",
+                "no {missing} {} in time: {}",
                 self.shown_endpoint(),
-                self.timeout.as_millis()
+                self.limit
             ),
         )
     }
@@ -305,13 +315,13 @@ fn with_identity(error: SinkError, received: &Received) -> SinkError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::SqsSinkConfigBuilder;
+    use crate::config::{SqsSinkConfig, SqsSinkConfigBuilder};
 
     fn identity(change: impl FnOnce(SqsSinkConfigBuilder) -> SqsSinkConfigBuilder) -> String {
         let services = HostServices::new().with_environment(|_| None);
         let builder = SqsSinkConfig::builder("http://127.0.0.1:1/0/hooks", "us-east-1");
         let config = change(builder).build(&services).unwrap();
-        Client::new(&config, &services)
+        Client::new(config.connection(), &services)
             .unwrap()
             .identity()
             .to_owned()

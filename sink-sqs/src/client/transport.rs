@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use reqwest::{Certificate, ClientBuilder, Proxy, redirect, retry};
 use url::Url;
 
-use crate::config::SqsSinkConfig;
+use crate::config::Connection;
 
 /// The key under which problems with certificates are reported.
 const ROOTS: &str = "http.root_certificates";
@@ -44,7 +44,7 @@ impl Transport {
     ///
     /// Certificates that cannot be read, and a system without any.
     pub(crate) fn shared(
-        config: &SqsSinkConfig,
+        config: &Connection,
         services: &HostServices,
     ) -> Result<Arc<Self>, Problems> {
         let roots = Roots::read(config)?;
@@ -66,7 +66,7 @@ impl Transport {
         &self.identity
     }
 
-    fn new(config: &SqsSinkConfig, roots: Roots, identity: String) -> Result<Self, Problems> {
+    fn new(config: &Connection, roots: Roots, identity: String) -> Result<Self, Problems> {
         let http = config.http();
         let builder = builder(config, roots, needs_tls(config), Route::Proxied)?
             .connect_timeout(config.timeout())
@@ -202,7 +202,7 @@ pub(crate) enum Route {
 /// As for [`Transport::shared`].
 #[cfg(feature = "default-chain")]
 pub(crate) fn side_client(
-    config: &SqsSinkConfig,
+    config: &Connection,
     tls: bool,
     route: Route,
 ) -> Result<reqwest::Client, Problems> {
@@ -215,7 +215,7 @@ pub(crate) fn side_client(
 
 /// What every client of ours has in common.
 fn builder(
-    config: &SqsSinkConfig,
+    config: &Connection,
     roots: Roots,
     tls: bool,
     route: Route,
@@ -258,7 +258,7 @@ fn build(builder: ClientBuilder) -> Result<reqwest::Client, Problems> {
     })
 }
 
-fn needs_tls(config: &SqsSinkConfig) -> bool {
+fn needs_tls(config: &Connection) -> bool {
     let proxy = config.http().proxy.as_ref();
     config.endpoint_url().scheme() == "https" || proxy.is_some_and(|url| url.scheme() == "https")
 }
@@ -270,7 +270,7 @@ struct Roots {
 }
 
 impl Roots {
-    fn read(config: &SqsSinkConfig) -> Result<Self, Problems> {
+    fn read(config: &Connection) -> Result<Self, Problems> {
         let mut problems = Problems::new();
         let mut certificates = Vec::new();
         let mut contents = Vec::new();
@@ -314,6 +314,7 @@ fn chain(error: reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SqsSinkConfig;
 
     fn config(queue_url: &str, roots: &[&str]) -> SqsSinkConfig {
         SqsSinkConfig::builder(queue_url, "us-east-1")
@@ -327,12 +328,12 @@ mod tests {
         let services = HostServices::new();
         let first = config("http://127.0.0.1:1/0/a", &[]);
         let second = config("http://127.0.0.1:1/0/b", &[]);
-        let shared = Transport::shared(&first, &services).unwrap();
+        let shared = Transport::shared(first.connection(), &services).unwrap();
         assert!(Arc::ptr_eq(
             &shared,
-            &Transport::shared(&second, &services).unwrap()
+            &Transport::shared(second.connection(), &services).unwrap()
         ));
-        let elsewhere = Transport::shared(&first, &HostServices::new()).unwrap();
+        let elsewhere = Transport::shared(first.connection(), &HostServices::new()).unwrap();
         assert!(!Arc::ptr_eq(&shared, &elsewhere));
     }
 
@@ -344,7 +345,7 @@ mod tests {
             "https://sqs.us-east-1.amazonaws.com/1/hooks",
             &["/does/not/exist.pem", empty.to_str().unwrap()],
         );
-        let problems = Transport::shared(&config, &HostServices::new()).unwrap_err();
+        let problems = Transport::shared(config.connection(), &HostServices::new()).unwrap_err();
         let _ = std::fs::remove_file(&empty);
         let found: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), 2, "{found:?}");

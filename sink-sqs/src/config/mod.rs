@@ -1,6 +1,8 @@
 //! The configuration of one sink: raw options, checked into a typed whole.
 
 mod builder;
+mod check;
+mod connection;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -8,16 +10,16 @@ mod validate;
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use dispatch_api::{BatchSettings, Envelope, HostServices, Problems, read_options};
 use serde_json::Value;
-use url::Url;
 
 pub use self::builder::SqsSinkConfigBuilder;
+pub(crate) use self::check::Check;
+pub(crate) use self::connection::{AssumeRole, Connection, RawConnection};
 use self::raw::RawConfig;
-use crate::credentials::Credentials;
+pub(crate) use self::raw::{RawAssumeRole, RawHttp};
 use crate::endpoint::QueueUrl;
 use crate::group::Grouping;
 
@@ -30,45 +32,12 @@ type GroupFn = dyn Fn(&Envelope) -> String + Send + Sync;
 #[derive(Clone)]
 pub struct SqsSinkConfig {
     queue: QueueUrl,
-    region: String,
-    endpoint: Url,
+    connection: Connection,
     grouping: Grouping,
     inline_max_bytes: NonZeroUsize,
     max_message_bytes: usize,
-    timeout: Duration,
-    credentials: Option<Credentials>,
-    profile: Option<String>,
-    assume_role: Option<AssumeRole>,
     batch_enabled: bool,
     batch: BatchSettings,
-    http: HttpConfig,
-}
-
-/// A role to assume.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct AssumeRole {
-    pub(crate) role_arn: String,
-    pub(crate) external_id: Option<String>,
-    pub(crate) session_name: String,
-}
-
-impl fmt::Debug for AssumeRole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An external id is an agreement between two parties, and nobody else's.
-        f.debug_struct("AssumeRole")
-            .field("role_arn", &self.role_arn)
-            .field("session_name", &self.session_name)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How connections are made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HttpConfig {
-    pub(crate) proxy: Option<Url>,
-    pub(crate) pool_max_idle_per_host: usize,
-    pub(crate) pool_idle_timeout: Duration,
-    pub(crate) root_certificates: Vec<PathBuf>,
 }
 
 impl SqsSinkConfig {
@@ -118,13 +87,13 @@ impl SqsSinkConfig {
     /// The queue's region.
     #[must_use]
     pub fn region(&self) -> &str {
-        &self.region
+        self.connection.region()
     }
 
     /// Where requests go, without a slash at the end.
     #[must_use]
     pub fn endpoint(&self) -> &str {
-        self.endpoint.as_str().trim_end_matches('/')
+        self.connection.endpoint()
     }
 
     /// The largest body in bytes that travels inside its message.
@@ -142,40 +111,24 @@ impl SqsSinkConfig {
     /// How long one delivery may take.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        self.connection.timeout()
     }
 
     pub(crate) fn queue(&self) -> &QueueUrl {
         &self.queue
     }
 
-    pub(crate) fn endpoint_url(&self) -> &Url {
-        &self.endpoint
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     pub(crate) fn grouping(&self) -> &Grouping {
         &self.grouping
     }
 
-    pub(crate) fn credentials(&self) -> Option<&Credentials> {
-        self.credentials.as_ref()
-    }
-
-    pub(crate) fn profile(&self) -> Option<&str> {
-        self.profile.as_deref()
-    }
-
-    pub(crate) fn assume_role(&self) -> Option<&AssumeRole> {
-        self.assume_role.as_ref()
-    }
-
     /// The bounds of the batcher; `None` when every delivery is a request of its own.
     pub(crate) fn batching(&self) -> Option<BatchSettings> {
         self.batch_enabled.then_some(self.batch)
-    }
-
-    pub(crate) fn http(&self) -> &HttpConfig {
-        &self.http
     }
 }
 
@@ -183,17 +136,11 @@ impl fmt::Debug for SqsSinkConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqsSinkConfig")
             .field("queue_url", &self.queue.as_str())
-            .field("region", &self.region)
-            .field("endpoint", &self.endpoint())
+            .field("connection", &self.connection)
             .field("grouping", &self.grouping)
             .field("inline_max_bytes", &self.inline_max_bytes)
             .field("max_message_bytes", &self.max_message_bytes)
-            .field("timeout", &self.timeout)
-            .field("credentials", &self.credentials)
-            .field("profile", &self.profile)
-            .field("assume_role", &self.assume_role)
             .field("batch", &self.batching())
-            .field("http", &self.http)
             .finish()
     }
 }

@@ -1,5 +1,7 @@
+use super::connection::HttpConfig;
 use super::*;
 use serde_json::json;
+use std::path::PathBuf;
 
 const STANDARD: &str = "https://sqs.us-east-1.amazonaws.com/123456789012/hooks";
 const FIFO: &str = "https://sqs.us-east-1.amazonaws.com/123456789012/hooks.fifo";
@@ -34,7 +36,7 @@ fn a_url_and_a_region_are_enough_and_everything_else_has_its_default() {
     assert_eq!(config.inline_max_bytes().get(), 65_536);
     assert_eq!(config.max_message_bytes(), 1_048_576);
     assert_eq!(config.timeout(), Duration::from_secs(5));
-    assert!(config.credentials().is_none());
+    assert!(config.connection.credentials().is_none());
     assert!(matches!(config.grouping, Grouping::None));
     let batch = config.batching().unwrap();
     assert_eq!(batch.linger, Duration::from_millis(20));
@@ -45,7 +47,7 @@ fn a_url_and_a_region_are_enough_and_everything_else_has_its_default() {
     assert_eq!(batch.queue_max_tenant_entries, 1_024);
     assert_eq!(batch.max_inflight.get(), 8);
     assert_eq!(
-        config.http,
+        config.connection.http,
         HttpConfig {
             proxy: None,
             pool_max_idle_per_host: 64,
@@ -108,10 +110,10 @@ fn every_option_is_taken_from_the_table() {
     assert_eq!(config.endpoint(), "http://127.0.0.1:4566");
     assert!(config.batching().is_none());
     assert_eq!(config.max_message_bytes(), 262_144);
-    assert!(config.credentials().is_some());
-    assert_eq!(config.http.pool_max_idle_per_host, 0);
+    assert!(config.connection.credentials().is_some());
+    assert_eq!(config.connection.http.pool_max_idle_per_host, 0);
     assert_eq!(
-        config.http.root_certificates,
+        config.connection.http.root_certificates,
         [PathBuf::from("/etc/ca.pem")]
     );
 }
@@ -428,8 +430,8 @@ fn a_profile_and_a_role_are_taken() {
         },
     })))
     .unwrap();
-    assert_eq!(config.profile(), Some("sender"));
-    let role = config.assume_role().unwrap();
+    assert_eq!(config.connection.profile(), Some("sender"));
+    let role = config.connection.assume_role().unwrap();
     assert_eq!(
         role.role_arn,
         "arn:aws-cn:iam::123456789012:role/team/sender"
@@ -441,7 +443,10 @@ fn a_profile_and_a_role_are_taken() {
         "assume_role": {"role_arn": "arn:aws:iam::123456789012:role/r", "session_name": " "},
     })))
     .unwrap();
-    assert_eq!(least.assume_role().unwrap().session_name, "sink-sqs");
+    assert_eq!(
+        least.connection.assume_role().unwrap().session_name,
+        "sink-sqs"
+    );
 }
 
 #[cfg(feature = "default-chain")]

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use dispatch_api::{Fingerprint, HostServices, Outcome, SinkError};
 use zeroize::Zeroizing;
 
-use crate::config::SqsSinkConfig;
+use crate::config::Connection;
 
 const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
@@ -113,7 +113,7 @@ impl Credentials {
 }
 
 /// Whose keys sign, as far as that is known before the first request.
-pub(crate) fn identity_of(config: &SqsSinkConfig, services: &HostServices) -> Fingerprint {
+pub(crate) fn identity_of(config: &Connection, services: &HostServices) -> Fingerprint {
     let base = match config.credentials() {
         Some(credentials) => credentials.fingerprint(),
         None if config.profile().is_some() => Fingerprint::default(),
@@ -134,7 +134,7 @@ pub(crate) fn identity_of(config: &SqsSinkConfig, services: &HostServices) -> Fi
 
 /// The source of a sink's credentials.
 pub(crate) fn provider_of(
-    config: &SqsSinkConfig,
+    config: &Connection,
     services: &HostServices,
 ) -> Arc<dyn ProvideCredentials> {
     let at_hand = OptionsThenEnvironment {

@@ -15,7 +15,7 @@ use http::HeaderMap;
 
 use super::super::unavailable;
 use crate::client::{Route, side_client};
-use crate::config::SqsSinkConfig;
+use crate::config::Connection;
 
 /// More than any answer of a source of credentials.
 const MAX_ANSWER_BYTES: usize = 256 * 1_024;
@@ -28,11 +28,7 @@ pub(super) struct Client {
 
 impl Client {
     /// A client for requests to `origin`.
-    pub(super) fn new(
-        config: &SqsSinkConfig,
-        origin: &str,
-        route: Route,
-    ) -> Result<Self, SinkError> {
+    pub(super) fn new(config: &Connection, origin: &str, route: Route) -> Result<Self, SinkError> {
         let tls = !origin.starts_with("http://");
         let inner = side_client(config, tls, route).map_err(|problems| {
             unavailable(format!("no connection to {origin} can be made: {problems}"))

@@ -22,7 +22,7 @@ use tracing::subscriber::NoSubscriber;
 
 use super::refreshing::{Refreshing, Source};
 use super::{Credentials, OptionsThenEnvironment, ProvideCredentials, identity_of};
-use crate::config::SqsSinkConfig;
+use crate::config::Connection;
 
 /// Credentials, or why this source has none. An error is of a source that is configured
 /// and fails: the sources after it may belong to somebody else, so they are not asked.
@@ -32,7 +32,7 @@ type Looked = Result<Result<Credentials, String>, SinkError>;
 /// identity, and by no others.
 pub(super) fn provider(
     at_hand: OptionsThenEnvironment,
-    config: &SqsSinkConfig,
+    config: &Connection,
     services: &HostServices,
 ) -> Arc<dyn ProvideCredentials> {
     if config.assume_role().is_none() && config.credentials().is_some() {
@@ -89,7 +89,7 @@ impl ProvideCredentials for AtHandThenChain {
 #[derive(Clone, Debug)]
 struct Chain {
     at_hand: OptionsThenEnvironment,
-    config: SqsSinkConfig,
+    config: Connection,
     services: HostServices,
 }
 

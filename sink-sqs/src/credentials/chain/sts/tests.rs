@@ -30,7 +30,7 @@ async fn asked_at(region: &str, environment: &'static [(&str, &str)]) -> String 
         .unwrap();
     let chain = Chain {
         at_hand: OptionsThenEnvironment::new(None, &services),
-        config: sink,
+        config: sink.connection().clone(),
         services,
     };
     let noting = Noting::default();
