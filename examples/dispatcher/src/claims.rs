@@ -24,6 +24,15 @@ impl DirectoryClaimCheck {
         Self { folder, services }
     }
 
+    /// A store in the folder of a URL such as `file:///var/lib/dispatcher/claims`; `None` for
+    /// any other text.
+    #[must_use]
+    pub fn at_url(url: &str, services: &HostServices) -> Option<Self> {
+        let url = url::Url::parse(url).ok()?;
+        let folder = (url.scheme() == "file").then(|| url.to_file_path().ok())??;
+        Some(Self::new(folder, services.clone()))
+    }
+
     /// The tenant and the id have no character that could leave the folder.
     fn file(&self, claim: &ClaimRef) -> PathBuf {
         self.folder.join(claim.tenant()).join(claim.id().as_str())

@@ -106,6 +106,36 @@ pub struct Config {
     pub origin: Option<Arc<Origin>>,
 }
 
+/// A configuration file as a value, its placeholders filled.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Document {
+    /// What stands in it.
+    pub value: Value,
+    /// The variables that are missing.
+    pub problems: Problems,
+    /// Where: what is found there later follows from that.
+    pub unset: Vec<String>,
+}
+
+impl Document {
+    /// Reads TOML, and fills `${NAME}` and `${NAME:-default}` from the environment.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no TOML, by line and column.
+    pub fn parse(text: &str, services: &HostServices) -> Result<Self, Problems> {
+        let mut problems = Problems::new();
+        let value = file::parse(text)?;
+        let (value, unset) = environment::fill(value, services, &mut problems);
+        Ok(Self {
+            value,
+            problems,
+            unset,
+        })
+    }
+}
+
 impl Config {
     /// Reads and checks a configuration file and builds its sinks. No network is
     /// needed.
@@ -136,9 +166,11 @@ impl Config {
         registry: &Registry,
         services: HostServices,
     ) -> Result<Self, Problems> {
-        let mut problems = Problems::new();
-        let value = file::parse(text)?;
-        let (value, unset) = environment::fill(value, &services, &mut problems);
+        let Document {
+            value,
+            mut problems,
+            unset,
+        } = Document::parse(text, &services)?;
         let raw: RawConfig = read_options(&value, &mut problems);
 
         let mut services = services;
@@ -375,20 +407,12 @@ fn open_claim_check(
     services: &HostServices,
     problems: &mut Problems,
 ) -> Option<DirectoryClaimCheck> {
-    let directory = raw
-        .url
-        .as_deref()
-        .and_then(|url| url::Url::parse(url).ok())
-        .filter(|url| url.scheme() == "file")
-        .and_then(|url| url.to_file_path().ok());
-    match directory {
-        Some(directory) => Some(DirectoryClaimCheck::new(directory, services.clone())),
-        None => {
-            problems.add(
-                "claim_check.url",
-                "expected the URL of a folder, such as file:///var/lib/dispatcher/claims",
-            );
-            None
-        }
+    let store = DirectoryClaimCheck::at_url(raw.url.as_deref().unwrap_or_default(), services);
+    if store.is_none() {
+        problems.add(
+            "claim_check.url",
+            "expected the URL of a folder, such as file:///var/lib/dispatcher/claims",
+        );
     }
+    store
 }

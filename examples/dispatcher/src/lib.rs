@@ -34,7 +34,7 @@ use sink_sqs as _;
 
 pub use crate::claims::DirectoryClaimCheck;
 pub use crate::cli::{Cli, Command, SendArgs};
-pub use crate::config::{Config, InFlightLimits};
+pub use crate::config::{Config, Document, InFlightLimits};
 pub use crate::dead_letters::DeadLetters;
 pub use crate::delivery::{DRAIN_TIME, Deliverer, Journey, Receiver, Verdict};
 pub use crate::hook::Hook;
@@ -43,7 +43,9 @@ pub use crate::lanes::{Lanes, Turn};
 pub use crate::report::Summary;
 pub use crate::run::{Exit, run};
 pub use crate::send::{Output, send};
+pub use crate::signals::Signals;
 pub use crate::stop::Stop;
+pub use crate::terminal::{print, tell};
 
 /// The code of the workspace's README, compiled and run with this crate's tests.
 #[cfg(doctest)]

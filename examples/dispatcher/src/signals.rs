@@ -4,7 +4,7 @@ use std::io;
 
 /// Listens from its making on, so that no request is missed.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -19,7 +19,7 @@ impl Signals {
     /// # Errors
     ///
     /// When the system takes no handler.
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub fn listen() -> io::Result<Self> {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -37,7 +37,7 @@ impl Signals {
     }
 
     /// Returns when the process is asked to stop.
-    pub(crate) async fn next(&mut self) {
+    pub async fn next(&mut self) {
         #[cfg(unix)]
         tokio::select! {
             _ = self.interrupt.recv() => {}

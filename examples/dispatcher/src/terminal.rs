@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use crate::run::{Exit, could_not_start};
 
 /// Writes to standard output. A reader that has gone away has seen enough.
-pub(crate) fn print(text: &dyn Display) -> Exit {
+pub fn print(text: &dyn Display) -> Exit {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -17,6 +17,6 @@ pub(crate) fn print(text: &dyn Display) -> Exit {
 }
 
 /// Writes a line to standard error, if anybody reads it.
-pub(crate) fn tell(text: &dyn Display) {
+pub fn tell(text: &dyn Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -65,7 +65,7 @@ struct Tick {
 async fn run<E: Extend>(shared: &Shared<E>) {
     let mut calls = FuturesUnordered::new();
     loop {
-        let Some((ticks, next)) = take_due(shared, MAX_CALLS - calls.len()) else {
+        let Some((ticks, next)) = take_due(shared, calls.len()) else {
             return;
         };
         for tick in ticks {
@@ -79,9 +79,9 @@ async fn run<E: Extend>(shared: &Shared<E>) {
     }
 }
 
-/// What is to be extended now, at most so many calls, and when to look again. `None` ends the
-/// task: nothing is held.
-fn take_due<E>(shared: &Shared<E>, room: usize) -> Option<(Vec<Tick>, Instant)> {
+/// What is to be extended now, beside so many calls under way, and when to look again. `None`
+/// ends the task: nothing is held, and nobody waits for a call.
+fn take_due<E>(shared: &Shared<E>, calls: usize) -> Option<(Vec<Tick>, Instant)> {
     let now = Instant::now();
     let mut state = shared.state();
     state.held.retain(|_, held| {
@@ -92,11 +92,12 @@ fn take_due<E>(shared: &Shared<E>, room: usize) -> Option<(Vec<Tick>, Instant)> 
         !is_over
     });
     shared.telemetry.held(state.held.len());
-    if state.held.is_empty() {
+    if state.held.is_empty() && calls == 0 {
         // Under the lock, so that the next hold finds either this task or none.
         state.is_driven = false;
         return None;
     }
+    let room = MAX_CALLS.saturating_sub(calls);
     // A little ahead, so that what was received together is extended together.
     let ahead = now + shared.visibility / 10;
     let mut due: Vec<(Instant, u64)> = Vec::new();

@@ -6,12 +6,15 @@ const SECOND: Duration = Duration::from_secs(1);
 
 type Script = dyn Fn(&str, Duration) -> Answer + Send + Sync;
 
+/// When, and what was asked for.
+type Call = (Duration, Vec<(String, u64)>);
+
 /// Answers by handle and time, and notes every call.
 struct Scripted {
     begun: Instant,
     takes: Duration,
     answer: Box<Script>,
-    calls: Mutex<Vec<(Duration, Vec<(String, u64)>)>>,
+    calls: Mutex<Vec<Call>>,
 }
 
 impl Extend for Scripted {

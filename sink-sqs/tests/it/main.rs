@@ -10,18 +10,26 @@ mod batching;
 mod bench;
 mod certificates;
 mod confirmation;
+mod consuming;
+mod consuming_telemetry;
 #[cfg(feature = "default-chain")]
 mod credentials;
 mod delivery;
+mod extension;
 mod lifecycle;
+mod queue_options;
 mod raw;
+mod receiving;
+mod redrive;
 mod refusals;
 mod registration;
 mod secrets;
+mod settlement;
 mod skew;
 mod soak;
 #[cfg(feature = "default-chain")]
 mod sources;
+mod stop;
 mod telemetry;
 mod tls;
 mod transport;

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use crate::bench::{Bench, QUEUE, ctx, envelope};
 
 /// Metrics by name and labels, as `name{label=value,…}`.
-fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, DebugValue> {
+pub(crate) fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, DebugValue> {
     let snapshot = snapshotter.snapshot().into_vec().into_iter();
     snapshot
         .map(|(key, _, _, value)| {
@@ -26,7 +26,7 @@ fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, DebugValue> {
         .collect()
 }
 
-fn samples(value: &DebugValue) -> Vec<f64> {
+pub(crate) fn samples(value: &DebugValue) -> Vec<f64> {
     match value {
         DebugValue::Histogram(samples) => samples.iter().map(|sample| sample.0).collect(),
         other => panic!("not a histogram: {other:?}"),
