@@ -12,8 +12,9 @@ pub struct Hold {
     gate: Arc<Gate>,
 }
 
+/// What requests wait at: the [`Hold`]'s side of a fault.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     arrivals: watch::Sender<usize>,
     is_open: watch::Sender<bool>,
 }
@@ -47,7 +48,9 @@ impl Hold {
         self.gate.is_open.send_replace(true);
     }
 
-    pub(crate) fn gate(&self) -> Arc<Gate> {
+    /// What a fault lets requests wait at.
+    #[must_use]
+    pub fn gate(&self) -> Arc<Gate> {
         Arc::clone(&self.gate)
     }
 }

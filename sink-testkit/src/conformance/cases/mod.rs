@@ -1,0 +1,48 @@
+//! The cases, by what they are about.
+
+mod acceptance;
+mod batches;
+mod body;
+mod cancellation;
+mod config;
+mod errors;
+mod headers;
+mod identity;
+mod integrity;
+mod isolation;
+mod lifecycle;
+mod lifetime;
+mod order;
+mod registry;
+mod replies;
+mod secrets;
+mod size;
+mod telemetry;
+
+use super::case::Case;
+
+/// Every case, in the order of the reports.
+#[must_use]
+pub fn all() -> Vec<Case> {
+    [
+        acceptance::CASES,
+        identity::CASES,
+        body::CASES,
+        size::CASES,
+        headers::CASES,
+        errors::CASES,
+        replies::CASES,
+        integrity::CASES,
+        batches::CASES,
+        cancellation::CASES,
+        isolation::CASES,
+        order::CASES,
+        lifetime::CASES,
+        config::CASES,
+        registry::CASES,
+        lifecycle::CASES,
+        telemetry::CASES,
+        secrets::CASES,
+    ]
+    .concat()
+}

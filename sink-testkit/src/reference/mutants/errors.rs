@@ -1,0 +1,5 @@
+//! Mutants of `conformance::cases::errors`.
+
+use super::Mutant;
+
+pub(super) const MUTANTS: &[Mutant] = &[];

@@ -1,0 +1,5 @@
+//! Mutants of `conformance::cases::headers`.
+
+use super::Mutant;
+
+pub(super) const MUTANTS: &[Mutant] = &[];

@@ -1,0 +1,5 @@
+//! Mutants of `conformance::cases::lifetime`.
+
+use super::Mutant;
+
+pub(super) const MUTANTS: &[Mutant] = &[];

@@ -1,0 +1,5 @@
+//! Mutants of `conformance::cases::registry`.
+
+use super::Mutant;
+
+pub(super) const MUTANTS: &[Mutant] = &[];

@@ -1,0 +1,5 @@
+//! Mutants of `conformance::cases::replies`.
+
+use super::Mutant;
+
+pub(super) const MUTANTS: &[Mutant] = &[];

@@ -1,0 +1,255 @@
+//! Wrappers that leave everything but one thing as it is.
+
+#![allow(dead_code, reason = "removed once every group of mutants is there")]
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dispatch_api::{
+    Admission, Answer, DeliveryContext, Description, DrainReport, Envelope, Guarantees, Receipt,
+    Sink, SinkError,
+};
+use tokio::time::Instant;
+
+use crate::reference::{Reply, Request, Wire, WireError};
+
+/// A boxed future.
+pub(super) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+type Deliver = dyn Fn(Arc<dyn Sink>, Envelope, DeliveryContext) -> Later<Answer> + Send + Sync;
+type Drain = dyn Fn(Arc<dyn Sink>, Instant) -> Later<DrainReport> + Send + Sync;
+type Change<T> = dyn Fn(T) -> T + Send + Sync;
+type Write = dyn Fn(&dyn Sink, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync;
+
+/// A sink of which single methods are replaced.
+pub(super) struct Patched {
+    inner: Arc<dyn Sink>,
+    deliver: Option<Box<Deliver>>,
+    drain: Option<Box<Drain>>,
+    debug: Option<Box<Write>>,
+    durable: Option<bool>,
+    guarantees: Option<Box<Change<Guarantees>>>,
+    describe: Option<Box<Change<Option<Description>>>>,
+}
+
+impl Patched {
+    /// Everything as it is.
+    pub(super) fn new(inner: Arc<dyn Sink>) -> Self {
+        Self {
+            inner,
+            deliver: None,
+            drain: None,
+            debug: None,
+            durable: None,
+            guarantees: None,
+            describe: None,
+        }
+    }
+
+    /// Replaces the delivery. The sink within is handed over with the envelope.
+    pub(super) fn deliver(
+        mut self,
+        deliver: impl Fn(Arc<dyn Sink>, Envelope, DeliveryContext) -> Later<Answer>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.deliver = Some(Box::new(deliver));
+        self
+    }
+
+    /// Replaces the drain.
+    pub(super) fn drain(
+        mut self,
+        drain: impl Fn(Arc<dyn Sink>, Instant) -> Later<DrainReport> + Send + Sync + 'static,
+    ) -> Self {
+        self.drain = Some(Box::new(drain));
+        self
+    }
+
+    /// Replaces `Debug`.
+    pub(super) fn debug(
+        mut self,
+        debug: impl Fn(&dyn Sink, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
+    ) -> Self {
+        self.debug = Some(Box::new(debug));
+        self
+    }
+
+    /// Replaces the claim of durability.
+    pub(super) fn durable(mut self, durable: bool) -> Self {
+        self.durable = Some(durable);
+        self
+    }
+
+    /// Changes the guarantees.
+    pub(super) fn guarantees(
+        mut self,
+        change: impl Fn(Guarantees) -> Guarantees + Send + Sync + 'static,
+    ) -> Self {
+        self.guarantees = Some(Box::new(change));
+        self
+    }
+
+    /// Changes the description.
+    pub(super) fn describe(
+        mut self,
+        change: impl Fn(Option<Description>) -> Option<Description> + Send + Sync + 'static,
+    ) -> Self {
+        self.describe = Some(Box::new(change));
+        self
+    }
+
+    /// The sink.
+    pub(super) fn sink(self) -> Arc<dyn Sink> {
+        Arc::new(self)
+    }
+}
+
+#[async_trait]
+impl Sink for Patched {
+    async fn deliver(
+        &self,
+        envelope: &Envelope,
+        ctx: &DeliveryContext,
+    ) -> Result<Receipt, SinkError> {
+        match &self.deliver {
+            Some(deliver) => deliver(Arc::clone(&self.inner), envelope.clone(), ctx.clone()).await,
+            None => self.inner.deliver(envelope, ctx).await,
+        }
+    }
+
+    fn durable(&self) -> bool {
+        self.durable.unwrap_or_else(|| self.inner.durable())
+    }
+
+    fn inline_max_bytes(&self) -> Option<NonZeroUsize> {
+        self.inner.inline_max_bytes()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        let guarantees = self.inner.guarantees();
+        match &self.guarantees {
+            Some(change) => change(guarantees),
+            None => guarantees,
+        }
+    }
+
+    fn admission(&self) -> Admission {
+        self.inner.admission()
+    }
+
+    fn describe(&self) -> Option<Description> {
+        let description = self.inner.describe();
+        match &self.describe {
+            Some(change) => change(description),
+            None => description,
+        }
+    }
+
+    async fn drain(&self, deadline: Instant) -> DrainReport {
+        match &self.drain {
+            Some(drain) => drain(Arc::clone(&self.inner), deadline).await,
+            None => self.inner.drain(deadline).await,
+        }
+    }
+}
+
+impl fmt::Debug for Patched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.debug {
+            Some(debug) => debug(&*self.inner, f),
+            None => self.inner.fmt(f),
+        }
+    }
+}
+
+/// A sink that delivers otherwise.
+pub(super) fn delivering(
+    inner: Arc<dyn Sink>,
+    deliver: impl Fn(Arc<dyn Sink>, Envelope, DeliveryContext) -> Later<Answer> + Send + Sync + 'static,
+) -> Arc<dyn Sink> {
+    Patched::new(inner).deliver(deliver).sink()
+}
+
+/// A sink that answers otherwise.
+pub(super) fn answering(
+    inner: Arc<dyn Sink>,
+    change: impl Fn(&Envelope, Answer) -> Answer + Clone + Send + Sync + 'static,
+) -> Arc<dyn Sink> {
+    delivering(inner, move |inner, envelope, ctx| {
+        let change = change.clone();
+        Box::pin(async move {
+            let answer = inner.deliver(&envelope, &ctx).await;
+            change(&envelope, answer)
+        })
+    })
+}
+
+/// A sink that delivers another envelope.
+pub(super) fn altering(
+    inner: Arc<dyn Sink>,
+    change: impl Fn(Envelope) -> Envelope + Send + Sync + 'static,
+) -> Arc<dyn Sink> {
+    delivering(inner, move |inner, envelope, ctx| {
+        let envelope = change(envelope);
+        Box::pin(async move { inner.deliver(&envelope, &ctx).await })
+    })
+}
+
+type Calling = dyn Fn(Arc<dyn Wire>, Request) -> Later<Result<Reply, WireError>> + Send + Sync;
+
+struct PatchedWire {
+    inner: Arc<dyn Wire>,
+    call: Box<Calling>,
+}
+
+#[async_trait]
+impl Wire for PatchedWire {
+    async fn call(&self, request: Request) -> Result<Reply, WireError> {
+        (self.call)(Arc::clone(&self.inner), request).await
+    }
+}
+
+/// A wire that carries requests otherwise.
+pub(super) fn calling(
+    inner: Arc<dyn Wire>,
+    call: impl Fn(Arc<dyn Wire>, Request) -> Later<Result<Reply, WireError>> + Send + Sync + 'static,
+) -> Arc<dyn Wire> {
+    Arc::new(PatchedWire {
+        inner,
+        call: Box::new(call),
+    })
+}
+
+/// A wire that changes requests.
+pub(super) fn requesting(
+    inner: Arc<dyn Wire>,
+    change: impl Fn(Request) -> Request + Send + Sync + 'static,
+) -> Arc<dyn Wire> {
+    calling(inner, move |inner, request| {
+        let request = change(request);
+        Box::pin(async move { inner.call(request).await })
+    })
+}
+
+/// A wire that changes replies; the request is the one that was sent.
+pub(super) fn replying(
+    inner: Arc<dyn Wire>,
+    change: impl Fn(&Request, Result<Reply, WireError>) -> Result<Reply, WireError>
+    + Clone
+    + Send
+    + Sync
+    + 'static,
+) -> Arc<dyn Wire> {
+    calling(inner, move |inner, request| {
+        let change = change.clone();
+        Box::pin(async move {
+            let reply = inner.call(request.clone()).await;
+            change(&request, reply)
+        })
+    })
+}
