@@ -11,7 +11,7 @@ use super::case::Case;
 use super::cases;
 use super::fixture::Adapter;
 use super::ledger::Ledger;
-use super::profile::Profile;
+use super::profile::{Clock, Profile};
 use super::run::{CaseReport, run_case};
 use super::verdict::Verdict;
 
@@ -42,7 +42,7 @@ type Reports = Arc<Mutex<BTreeMap<(String, &'static str), CaseReport>>>;
 /// | `CONFORMANCE_SEED` | the seed of random numbers; every failure prints its own |
 /// | `REQUIRE_LIVE=1`, `<ADAPTER>_REQUIRE_LIVE=1` | an adapter that cannot run fails instead of being ignored |
 pub fn main(adapter: impl Adapter, ledger: impl Into<PathBuf>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
     let adapter: Arc<dyn Adapter> = Arc::new(adapter);
     let settings = settings(adapter.name());
     let path = ledger.into();
@@ -81,6 +81,11 @@ pub fn main(adapter: impl Adapter, ledger: impl Into<PathBuf>) -> ExitCode {
                 false => Err(format!("no such mode or case: {}", strangers.join(", ")).into()),
             },
         ));
+    }
+    if profiles.iter().any(|profile| profile.clock == Clock::Real) {
+        // Such cases wait more than they work.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        arguments.test_threads.get_or_insert(cores * 4);
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
