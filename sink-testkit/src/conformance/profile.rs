@@ -88,7 +88,7 @@ impl Profile {
     #[must_use]
     pub fn margin(&self) -> Duration {
         let base = match self.clock {
-            Clock::Paused => Duration::from_secs(10),
+            Clock::Paused => Duration::from_secs(1),
             Clock::Real => Duration::from_millis(150),
         };
         base + self

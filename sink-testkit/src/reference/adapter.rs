@@ -245,9 +245,7 @@ impl SinkFixture for ReferenceFixture {
     }
 
     async fn restart(&self) -> Result<(), FixtureError> {
-        self.broker().set_down(true);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        self.broker().set_down(false);
+        self.broker().restart();
         Ok(())
     }
 

@@ -42,7 +42,8 @@ pub(super) const STRANGER: &str = "key-stranger";
 pub struct Broker {
     state: Mutex<State>,
     script: Script,
-    is_down: AtomicBool,
+    /// The next request meets a connection that the restart ended.
+    has_stale_connection: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl Broker {
                 requests: 0,
             }),
             script: Script::new(),
-            is_down: AtomicBool::new(false),
+            has_stale_connection: AtomicBool::new(false),
         }
     }
 
@@ -107,9 +108,9 @@ impl Broker {
         self.state().advanced += by;
     }
 
-    /// Lets nobody reach it, or everybody again.
-    pub fn set_down(&self, down: bool) {
-        self.is_down.store(down, Ordering::SeqCst);
+    /// Ends all connections: the next request finds that out.
+    pub fn restart(&self) {
+        self.has_stale_connection.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn script(&self) -> &Script {
@@ -146,7 +147,7 @@ impl Wire for Broker {
     async fn call(&self, request: Request) -> Result<Reply, WireError> {
         // A reply takes a turn of the scheduler, as on any wire.
         tokio::task::yield_now().await;
-        if self.is_down.load(Ordering::SeqCst) {
+        if self.has_stale_connection.swap(false, Ordering::SeqCst) {
             return Err(WireError::NotSent);
         }
         if request.host != HOST {
