@@ -119,6 +119,15 @@ impl SinkFixture for QueueFixture {
         vec![SECRET.to_owned()]
     }
 
+    fn proofs(&self) -> Vec<String> {
+        let requests = self.server.requests();
+        let signatures = requests.iter().filter_map(|request| {
+            let (_, signature) = request.header("authorization")?.split_once("Signature=")?;
+            Some(signature.to_owned())
+        });
+        signatures.collect()
+    }
+
     async fn stored(&self, destination: &Destination) -> Result<Vec<StoredMessage>, FixtureError> {
         let Ok(peeked) = self.server.messages(destination.name()) else {
             return Ok(Vec::new());

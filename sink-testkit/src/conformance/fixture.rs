@@ -100,6 +100,12 @@ pub trait SinkFixture: Send + Sync {
         Vec::new()
     }
 
+    /// What proved the credentials on the wire so far, such as signatures: to be looked
+    /// for where it must not be.
+    fn proofs(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Creates a destination that takes messages of at most `bytes`, with
     /// [`Capability::DestinationLimit`](super::Capability::DestinationLimit).
     ///

@@ -22,9 +22,11 @@ mod fault;
 mod fixture;
 mod history;
 mod ledger;
+mod observe;
 mod profile;
 mod run;
 mod runner;
+mod scan;
 mod verdict;
 
 pub use case::{Case, CaseFn, Needs};
@@ -34,9 +36,11 @@ pub use fault::{EntryFault, Fault, FaultKind, FaultScript, Garbage, Rule, SeenRe
 pub use fixture::{Adapter, Destination, FixtureError, SinkFixture, StoredMessage};
 pub use history::{Duplicates, History};
 pub use ledger::{Ledger, LedgerError};
+pub use observe::Observer;
 pub use profile::{Batching, Capability, Clock, ErrorRow, Profile};
 pub use run::{CaseReport, run_case};
 pub use runner::main;
+pub use scan::Scanner;
 pub use verdict::Verdict;
 
 pub use crate::sqs::{Gate, Hold};

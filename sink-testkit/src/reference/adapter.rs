@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use dispatch_api::{ErrorClass, Guarantees, HostServices, Ordering, Outcome, SinkPlugin};
 use serde_json::{Value, json};
 
-use super::broker::{Broker, DEDUP_WINDOW, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER};
+use super::broker::{
+    Broker, DEDUP_WINDOW, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
+};
 use super::mutants::Mutant;
 use super::plugin::{PLUGIN, WORLD, World};
 use crate::conformance::{
@@ -230,6 +232,10 @@ impl SinkFixture for ReferenceFixture {
     fn secrets(&self, _destination: &Destination) -> Vec<String> {
         let (_, secret) = KEYS[0];
         vec![secret.to_owned()]
+    }
+
+    fn proofs(&self) -> Vec<String> {
+        KEYS.map(|(key_id, secret)| proof(key_id, secret)).to_vec()
     }
 
     async fn stored(&self, destination: &Destination) -> Result<Vec<StoredMessage>, FixtureError> {

@@ -1,0 +1,215 @@
+//! Listening to metrics, spans and log records on the thread of a case.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use metrics::{
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+/// What was measured and told while something ran on this thread.
+///
+/// Metrics are taken while [`Observer::metrics`]'s guard lives, spans and records of all
+/// levels and targets from [`Observer::listen`] on.
+#[derive(Clone, Debug, Default)]
+pub struct Observer {
+    recorder: Arc<Counts>,
+    text: Text,
+}
+
+impl Observer {
+    /// Nothing was observed yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The recorder, for `metrics::set_default_local_recorder`.
+    #[must_use]
+    pub fn metrics(&self) -> &impl Recorder {
+        &*self.recorder
+    }
+
+    /// Takes spans and records of this thread until the guard is dropped.
+    #[must_use]
+    pub fn listen(&self) -> DefaultGuard {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
+            .with_ansi(false)
+            .with_writer(self.text.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    /// The value of a counter by the value of one of its labels.
+    #[must_use]
+    pub fn counter_by(&self, name: &str, label: &str) -> BTreeMap<String, u64> {
+        let mut values = BTreeMap::new();
+        for (key, counter) in &*lock(&self.recorder.counters) {
+            if key.name() == name {
+                let value = key.labels().find(|known| known.key() == label);
+                let value = value.map_or_else(String::new, |label| label.value().to_owned());
+                *values.entry(value).or_default() += counter.load(Ordering::SeqCst);
+            }
+        }
+        values.retain(|_, count| *count > 0);
+        values
+    }
+
+    /// Every series of every metric, name and labels.
+    #[must_use]
+    pub fn series(&self) -> Vec<String> {
+        let counters = lock(&self.recorder.counters);
+        let others = lock(&self.recorder.others);
+        let keys = counters.keys().chain(others.iter());
+        keys.map(|key| {
+            let labels = key.labels().map(|label| (label.key(), label.value()));
+            format!("{} {:?}", key.name(), labels.collect::<Vec<_>>())
+        })
+        .collect()
+    }
+
+    /// Everything that was told, a line a record.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.text.0)).into_owned()
+    }
+
+    /// The lines of warnings and errors.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let text = self.text();
+        let lines = text.lines().filter(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            words
+                .next()
+                .is_some_and(|level| level == "WARN" || level == "ERROR")
+        });
+        lines.map(str::to_owned).collect()
+    }
+
+    /// Everything that was measured or told.
+    #[must_use]
+    pub fn everything(&self) -> String {
+        format!("{}\n{}", self.text(), self.series().join("\n"))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Default)]
+struct Counts {
+    counters: Mutex<BTreeMap<Key, Arc<AtomicU64>>>,
+    others: Mutex<Vec<Key>>,
+}
+
+impl Counts {
+    fn other(&self, key: &Key) {
+        let mut others = lock(&self.others);
+        if !others.contains(key) {
+            others.push(key.clone());
+        }
+    }
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counts").finish_non_exhaustive()
+    }
+}
+
+struct Ignored;
+
+impl HistogramFn for Ignored {
+    fn record(&self, _value: f64) {}
+}
+
+impl Recorder for Counts {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let mut counters = lock(&self.counters);
+        let counter = counters.entry(key.clone()).or_default();
+        Counter::from_arc(Arc::clone(counter))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        self.other(key);
+        Gauge::from_arc(Arc::new(AtomicU64::new(0)))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        self.other(key);
+        Histogram::from_arc(Arc::new(Ignored))
+    }
+}
+
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", lock(&self.0).len())
+    }
+}
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Text {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_added_up_by_a_label() {
+        let observer = Observer::new();
+        metrics::with_local_recorder(observer.metrics(), || {
+            metrics::counter!("sent", "error_type" => "", "queue" => "a").increment(2);
+            metrics::counter!("sent", "error_type" => "", "queue" => "b").increment(1);
+            metrics::counter!("sent", "error_type" => "Throttled", "queue" => "a").increment(1);
+        });
+        let expected = [(String::new(), 3), ("Throttled".to_owned(), 1)];
+        assert_eq!(observer.counter_by("sent", "error_type"), expected.into());
+    }
+
+    #[test]
+    fn warnings_are_told_from_other_records() {
+        let observer = Observer::new();
+        let listening = observer.listen();
+        tracing::warn!("careful");
+        tracing::info!("WARN is only a word here");
+        drop(listening);
+        tracing::warn!("nobody listens");
+        assert_eq!(observer.warnings().len(), 1);
+        assert!(observer.text().contains("only a word here"));
+    }
+}
