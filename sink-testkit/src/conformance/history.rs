@@ -78,14 +78,10 @@ impl History {
     pub fn judge(&self, observed: &[StoredMessage], duplicates: Duplicates) -> Checked {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for message in observed {
-            if let Err(error) = message.message() {
-                return Err(Failure::new(
-                    "what arrived",
-                    "only messages of the wire format",
-                    error,
-                ));
-            }
-            *counts.entry(message.envelope_id()).or_default() += 1;
+            let message = message.message().map_err(|error| {
+                Failure::new("what arrived", "only messages of the wire format", error)
+            })?;
+            *counts.entry(message.id.into_owned()).or_default() += 1;
         }
         let none = |step: &str, expected: &str, found: BTreeSet<&str>| {
             let shown: Vec<&str> = found.iter().copied().take(3).collect();
