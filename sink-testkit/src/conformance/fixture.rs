@@ -28,11 +28,27 @@ pub trait Adapter: Send + Sync + 'static {
     /// What keeps the case from being played.
     async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError>;
 
+    /// The cases that fail in this mode because the server under the adapter does otherwise
+    /// than the service that it stands for, with the reason of each. Such a case has to
+    /// fail; its verdict is `not applicable`.
+    fn divergences(&self, _profile: &Profile) -> Vec<Divergence> {
+        Vec::new()
+    }
+
     /// Why nothing of this adapter can run here, such as a server that is not there; then
     /// every case is ignored, with this line printed. Default: everything can.
     fn unavailable(&self) -> Option<String> {
         None
     }
+}
+
+/// Where a server does otherwise than the service that it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// The case that fails for it.
+    pub case: &'static str,
+    /// What the server does, and what the service does.
+    pub reason: &'static str,
 }
 
 /// The surroundings of one case: destinations, a way to read them that is not the

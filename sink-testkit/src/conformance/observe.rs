@@ -1,17 +1,20 @@
 //! Listening to metrics, spans and log records on the thread of a case.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
-use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 /// What was measured and told while something ran on this thread.
 ///
@@ -20,7 +23,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 #[derive(Clone, Debug, Default)]
 pub struct Observer {
     recorder: Arc<Counts>,
-    text: Text,
+    text: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Observer {
@@ -36,16 +39,30 @@ impl Observer {
         &*self.recorder
     }
 
-    /// Takes spans and records of this thread until the guard is dropped.
+    /// Takes spans and records of this thread until the guard is dropped. The first call in
+    /// a process installs the subscriber that does it.
     #[must_use]
-    pub fn listen(&self) -> DefaultGuard {
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
-            .with_ansi(false)
-            .with_writer(self.text.clone())
-            .finish();
-        tracing::subscriber::set_default(subscriber)
+    pub fn listen(&self) -> Listening {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| {
+            // One subscriber for all threads: what is enabled is cached for the process, and
+            // subscribers that come and go race with that.
+            let is_heard = dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some));
+            let layer = tracing_subscriber::fmt::layer()
+                .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
+                .with_ansi(false)
+                .with_writer(|| Writer)
+                .with_filter(is_heard);
+            let subscriber = tracing_subscriber::registry().with(layer);
+            if tracing::subscriber::set_global_default(subscriber).is_err() {
+                eprintln!("another subscriber is installed: the suite hears nothing");
+            }
+        });
+        let before = HEARD.replace(Some(Arc::clone(&self.text)));
+        Listening {
+            before,
+            _of_this_thread: PhantomData,
+        }
     }
 
     /// The value of a counter by the value of one of its labels.
@@ -79,7 +96,7 @@ impl Observer {
     /// Everything that was told, a line a record.
     #[must_use]
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&lock(&self.text.0)).into_owned()
+        String::from_utf8_lossy(&lock(&self.text)).into_owned()
     }
 
     /// The lines of warnings and errors.
@@ -157,31 +174,38 @@ impl Recorder for Counts {
     }
 }
 
-#[derive(Clone, Default)]
-struct Text(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// Who listens on this thread.
+    static HEARD: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
+}
 
-impl fmt::Debug for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", lock(&self.0).len())
+/// Somebody listens on this thread until it is dropped.
+#[derive(Debug)]
+pub struct Listening {
+    before: Option<Arc<Mutex<Vec<u8>>>>,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        HEARD.set(self.before.take());
     }
 }
 
-impl io::Write for Text {
+struct Writer;
+
+impl io::Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&self.0).extend_from_slice(bytes);
+        HEARD.with_borrow(|heard| {
+            if let Some(text) = heard {
+                lock(text).extend_from_slice(bytes);
+            }
+        });
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Text {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
     }
 }
 

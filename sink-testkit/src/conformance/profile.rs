@@ -102,7 +102,7 @@ impl Profile {
     pub fn patience(&self) -> Duration {
         match self.clock {
             Clock::Paused => Duration::from_secs(120),
-            Clock::Real => Duration::from_secs(15),
+            Clock::Real => Duration::from_secs(30),
         }
     }
 }

@@ -37,6 +37,31 @@ pub struct CaseReport {
 /// A case that hangs fails with the step at which it did. A panic within it is no failure
 /// of the subject, which has its own [`deliver_contained`](dispatch_api::deliver_contained).
 pub fn run_case(adapter: &dyn Adapter, profile: &Profile, case: &Case, seed: u64) -> CaseReport {
+    let divergences = adapter.divergences(profile);
+    let divergence = divergences.iter().find(|known| known.case == case.id);
+    let mut report = play_on_a_runtime(adapter, profile, case, seed);
+    if let Some(divergence) = divergence {
+        (report.verdict, report.reason) = match report.verdict {
+            Verdict::Failed => (Verdict::NotApplicable, divergence.reason.to_owned()),
+            verdict => (
+                Verdict::Failed,
+                format!(
+                    "it is listed as a divergence (`{}`) and comes to `{verdict}`: remove it from \
+                     the list",
+                    divergence.reason
+                ),
+            ),
+        };
+    }
+    report
+}
+
+fn play_on_a_runtime(
+    adapter: &dyn Adapter,
+    profile: &Profile,
+    case: &Case,
+    seed: u64,
+) -> CaseReport {
     let report = |verdict, reason: String, is_subjects| CaseReport {
         verdict,
         reason,

@@ -100,16 +100,18 @@ async fn ok_only_after_the_destination_confirmed(context: &Context<'_>) -> Check
 
 async fn a_burst_of_callers_loses_nothing(context: &Context<'_>) -> Checked {
     const TASKS: usize = 64;
-    const EACH: usize = 10;
+    const EACH: usize = 4;
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
     context.plan("acknowledged");
     context.step("64 tasks deliver");
-    let tasks = (0..TASKS).map(|_| async {
+    let sink = &sink;
+    let tasks = (0..TASKS).map(|task| async move {
+        let tenant = format!("tenant-{}", task % 8);
         for _ in 0..EACH {
-            let envelope = context.envelope();
+            let envelope = context.envelope_from(Some(&tenant), "harbor", "{}");
             // A sink may refuse for want of room; it may not lie.
-            if context.deliver(&*sink, &envelope).await.is_ok() {
+            if context.deliver(&**sink, &envelope).await.is_ok() {
                 context.happened("acknowledged");
             }
         }
