@@ -26,7 +26,10 @@ mod stop;
 mod telemetry;
 mod terminal;
 
-// Links the plugin: its registration is all that is used of it.
+// Links the plugins: their registration is all that is used of them.
+#[cfg(feature = "kafka")]
+use sink_kafka as _;
+use sink_nats as _;
 use sink_sqs as _;
 
 pub use crate::claims::DirectoryClaimCheck;

@@ -1,0 +1,288 @@
+//! The table of faults: what librdkafka and the brokers refuse.
+
+use std::time::Duration;
+
+use dispatch_api::{Outcome, SinkError};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+
+/// What the caller may do about a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Permanent,
+    Config,
+    RetryAfter,
+    /// Not stored, whenever it happens.
+    Refused,
+    /// Unknown once the message was handed to the client.
+    Transient,
+}
+
+/// The name of a fault, its class, and what to do.
+fn row(code: Code) -> (&'static str, Class, &'static str) {
+    use Class::{Config, Permanent, Refused, RetryAfter, Transient};
+    match code {
+        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => (
+            "MessageTooLarge",
+            Permanent,
+            "the message is over the topic's max.message.bytes: lower inline_max_bytes, so that \
+             large bodies go through the claim check, or raise the topic's limit",
+        ),
+        Code::InvalidRecord => ("InvalidRecord", Permanent, "the topic refuses the record"),
+        Code::InvalidTimestamp => (
+            "InvalidTimestamp",
+            Permanent,
+            "the topic refuses the time at which the hook was received",
+        ),
+        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => (
+            "UnknownTopic",
+            Config,
+            "create the topic, or correct topic; the sink never creates one",
+        ),
+        Code::InvalidTopic => (
+            "InvalidTopic",
+            Config,
+            "the brokers refuse the topic's name",
+        ),
+        Code::TopicAuthorizationFailed => (
+            "TopicAuthorizationFailed",
+            Config,
+            "allow this client to describe and to write to the topic",
+        ),
+        Code::ClusterAuthorizationFailed | Code::TransactionalIdAuthorizationFailed => (
+            "ClusterAuthorizationFailed",
+            Config,
+            "allow this client idempotent writes",
+        ),
+        Code::Authentication
+        | Code::SaslAuthenticationFailed
+        | Code::UnsupportedSASLMechanism
+        | Code::IllegalSASLState => (
+            "AuthenticationFailed",
+            Config,
+            "the brokers refuse the credentials: correct the properties security.protocol and \
+             sasl.*",
+        ),
+        Code::PolicyViolation => (
+            "PolicyViolation",
+            Config,
+            "a policy of the brokers forbids it",
+        ),
+        Code::UnsupportedForMessageFormat | Code::UnsupportedVersion | Code::UnsupportedFeature => {
+            (
+                "UnsupportedVersion",
+                Config,
+                "the brokers are too old for idempotent writes or for headers",
+            )
+        }
+        Code::QueueFull => (
+            "QueueFull",
+            RetryAfter,
+            "the client's queue of waiting messages is full",
+        ),
+        Code::ThrottlingQuotaExceeded => ("Throttled", RetryAfter, "a quota is exhausted"),
+        Code::MessageTimedOut => (
+            "Timeout",
+            Transient,
+            "no acknowledgement of the brokers in time",
+        ),
+        Code::NotEnoughReplicas | Code::ISRInsufficient => (
+            "NotEnoughReplicas",
+            Refused,
+            "fewer replicas are in sync than the topic demands",
+        ),
+        Code::NotEnoughReplicasAfterAppend => (
+            "NotEnoughReplicas",
+            Transient,
+            "fewer replicas are in sync than the topic demands, and the leader has the message",
+        ),
+        Code::BrokerTransportFailure | Code::AllBrokersDown | Code::NetworkException => (
+            "ConnectionLost",
+            Transient,
+            "the connection to the broker failed",
+        ),
+        Code::Fatal
+        | Code::OutOfOrderSequenceNumber
+        | Code::InvalidProducerEpoch
+        | Code::UnknownProducerId
+        | Code::ProducerFenced
+        | Code::Fenced
+        | Code::GaplessGuarantee
+        | Code::PurgeQueue
+        | Code::PurgeInflight => (
+            "ProducerReplaced",
+            Transient,
+            "the producer lost track of its sequence; a new one takes its place",
+        ),
+        _ => ("BrokerError", Transient, "the brokers refuse the message"),
+    }
+}
+
+/// Turns a fault into an error. `pause` is for one that asks for a pause without saying
+/// how long; `was_handed_over` tells whether the client had taken the message.
+pub(crate) fn failed(code: Code, was_handed_over: bool, pause: Duration) -> SinkError {
+    let (name, class, advice) = row(code);
+    let outcome = match was_handed_over && class == Class::Transient {
+        true => Outcome::Unknown,
+        false => Outcome::NotStored,
+    };
+    match class {
+        Class::Permanent => SinkError::permanent(name, advice),
+        Class::Config => SinkError::config(name, advice),
+        Class::RetryAfter => SinkError::retry_after(pause, outcome, name, advice),
+        Class::Refused | Class::Transient => SinkError::transient(outcome, name, advice),
+    }
+    // The name and number of a fault, and nothing of the message.
+    .with_source(KafkaError::MessageProduction(code))
+}
+
+/// Whether it is an operator who has to act.
+pub(crate) fn is_config(code: Code) -> bool {
+    row(code).1 == Class::Config
+}
+
+/// No broker answered. Nothing was sent.
+pub(crate) fn not_connected(source: Option<KafkaError>) -> SinkError {
+    let error = SinkError::transient(
+        Outcome::NotStored,
+        "ConnectFailed",
+        "no broker could be asked about the topic: check brokers, network and security.protocol",
+    );
+    match source {
+        Some(source) => error.with_source(source),
+        None => error,
+    }
+}
+
+/// The properties contradict each other. Nothing was sent.
+pub(crate) fn invalid_configuration() -> SinkError {
+    // What librdkafka says of it may repeat a value.
+    SinkError::config(
+        "InvalidConfiguration",
+        "librdkafka refuses the properties together: an idempotent producer allows at most 5 \
+         requests in flight, and security.protocol has to suit how librdkafka is built",
+    )
+}
+
+/// No answer by the deadline of the delivery.
+pub(crate) fn timeout() -> SinkError {
+    SinkError::transient(
+        Outcome::Unknown,
+        "Timeout",
+        "no acknowledgement of the brokers in time",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dispatch_api::ErrorClass;
+
+    const PAUSE: Duration = Duration::from_millis(250);
+
+    #[test]
+    fn every_fault_has_its_class_outcome_and_name() {
+        use ErrorClass::{Config, Permanent, RetryAfter, Transient};
+        use Outcome::{NotStored, Unknown};
+        for (code, class, outcome, name) in [
+            (
+                Code::MessageSizeTooLarge,
+                Permanent,
+                NotStored,
+                "MessageTooLarge",
+            ),
+            (
+                Code::MessageBatchTooLarge,
+                Permanent,
+                NotStored,
+                "MessageTooLarge",
+            ),
+            (Code::InvalidRecord, Permanent, NotStored, "InvalidRecord"),
+            (
+                Code::InvalidTimestamp,
+                Permanent,
+                NotStored,
+                "InvalidTimestamp",
+            ),
+            (
+                Code::UnknownTopicOrPartition,
+                Config,
+                NotStored,
+                "UnknownTopic",
+            ),
+            (Code::UnknownTopic, Config, NotStored, "UnknownTopic"),
+            (Code::UnknownPartition, Config, NotStored, "UnknownTopic"),
+            (Code::InvalidTopic, Config, NotStored, "InvalidTopic"),
+            (
+                Code::TopicAuthorizationFailed,
+                Config,
+                NotStored,
+                "TopicAuthorizationFailed",
+            ),
+            (
+                Code::ClusterAuthorizationFailed,
+                Config,
+                NotStored,
+                "ClusterAuthorizationFailed",
+            ),
+            (
+                Code::Authentication,
+                Config,
+                NotStored,
+                "AuthenticationFailed",
+            ),
+            (
+                Code::SaslAuthenticationFailed,
+                Config,
+                NotStored,
+                "AuthenticationFailed",
+            ),
+            (Code::PolicyViolation, Config, NotStored, "PolicyViolation"),
+            (
+                Code::UnsupportedForMessageFormat,
+                Config,
+                NotStored,
+                "UnsupportedVersion",
+            ),
+            (Code::QueueFull, RetryAfter(PAUSE), NotStored, "QueueFull"),
+            (
+                Code::ThrottlingQuotaExceeded,
+                RetryAfter(PAUSE),
+                NotStored,
+                "Throttled",
+            ),
+            (Code::MessageTimedOut, Transient, Unknown, "Timeout"),
+            (
+                Code::NotEnoughReplicas,
+                Transient,
+                NotStored,
+                "NotEnoughReplicas",
+            ),
+            (
+                Code::NotEnoughReplicasAfterAppend,
+                Transient,
+                Unknown,
+                "NotEnoughReplicas",
+            ),
+            (Code::AllBrokersDown, Transient, Unknown, "ConnectionLost"),
+            (Code::Fatal, Transient, Unknown, "ProducerReplaced"),
+            (
+                Code::OutOfOrderSequenceNumber,
+                Transient,
+                Unknown,
+                "ProducerReplaced",
+            ),
+            (Code::ProducerFenced, Transient, Unknown, "ProducerReplaced"),
+            (Code::PurgeQueue, Transient, Unknown, "ProducerReplaced"),
+            (Code::KafkaStorageError, Transient, Unknown, "BrokerError"),
+            (Code::Unknown, Transient, Unknown, "BrokerError"),
+        ] {
+            let error = failed(code, true, PAUSE);
+            assert_eq!(
+                (error.class(), error.outcome(), error.code()),
+                (class, outcome, name),
+                "{code:?}"
+            );
+            assert_eq!(failed(code, false, PAUSE).outcome(), NotStored, "{code:?}");
+        }
+    }
+}

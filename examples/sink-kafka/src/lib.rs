@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+
+mod classify;
+mod config;
+mod plugin;
+mod producer;
+mod record;
+mod sink;
+mod telemetry;
+
+pub use crate::config::KafkaSinkConfig;
+pub use crate::plugin::{PLUGIN, REGISTRATION};
+pub use crate::sink::KafkaSink;

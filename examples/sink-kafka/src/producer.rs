@@ -1,0 +1,276 @@
+//! The client: made when it is needed, asked about the topic, and replaced when it is
+//! beyond repair.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dispatch_api::SinkError;
+use rdkafka::ClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer as _, PurgeConfig};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use crate::classify;
+use crate::config::KafkaSinkConfig;
+use crate::record::Record;
+
+/// Holds the producer of one sink.
+pub(crate) struct Producers {
+    config: KafkaSinkConfig,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    current: Option<Arc<Producer>>,
+    /// The last failure to find the topic, for those who waited for it.
+    failed: Option<(Instant, SinkError)>,
+}
+
+impl Producers {
+    pub(crate) fn new(config: KafkaSinkConfig) -> Self {
+        Self {
+            config,
+            slot: Mutex::default(),
+        }
+    }
+
+    /// A producer that works and has found the topic. One caller looks, the others wait
+    /// for it and share its failure.
+    ///
+    /// # Errors
+    ///
+    /// `Config` when the topic is not there or not allowed, `Transient` when no broker
+    /// can be asked. Nothing was sent.
+    pub(crate) async fn ready(&self, deadline: Instant) -> Result<Arc<Producer>, SinkError> {
+        let asked = Instant::now();
+        let looking = async {
+            let mut slot = self.slot.lock().await;
+            let working = slot
+                .current
+                .take()
+                .filter(|current| current.fatal().is_none());
+            let producer = match working {
+                Some(current) => current,
+                None => Arc::new(Producer::new(&self.config)?),
+            };
+            slot.current = Some(Arc::clone(&producer));
+            if producer.has_found_topic() {
+                return Ok(producer);
+            }
+            if let Some((at, error)) = &slot.failed
+                && *at > asked
+            {
+                return Err(error.clone());
+            }
+            match producer.find_topic(deadline).await {
+                Ok(()) => Ok(producer),
+                Err(error) => {
+                    slot.failed = Some((Instant::now(), error.clone()));
+                    Err(error)
+                }
+            }
+        };
+        timeout_at(deadline, looking)
+            .await
+            .unwrap_or_else(|_| Err(classify::not_connected(None)))
+    }
+
+    /// Hands out what waits in the client, until the deadline. Blocks nobody.
+    pub(crate) async fn flush(&self, deadline: Instant) {
+        let flushing = async {
+            let Some(producer) = self.slot.lock().await.current.clone() else {
+                return;
+            };
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            // It ends by itself: a flush that is late has nothing to tell.
+            let _ = tokio::task::spawn_blocking(move || producer.flush(remaining)).await;
+        };
+        let _ = timeout_at(deadline, flushing).await;
+    }
+}
+
+/// One idempotent producer, with its threads and connections.
+pub(crate) struct Producer {
+    /// There until it is dropped.
+    client: Option<FutureProducer<Context>>,
+    topic: Arc<str>,
+    has_found_topic: AtomicBool,
+    are_credentials_refused: Arc<AtomicBool>,
+}
+
+impl Producer {
+    fn new(config: &KafkaSinkConfig) -> Result<Self, SinkError> {
+        let are_credentials_refused = Arc::new(AtomicBool::new(false));
+        let context = Context {
+            are_credentials_refused: Arc::clone(&are_credentials_refused),
+        };
+        let client = config
+            .client()
+            .create_with_context(context)
+            .map_err(|_| classify::invalid_configuration())?;
+        Ok(Self {
+            client: Some(client),
+            topic: Arc::from(config.topic()),
+            has_found_topic: AtomicBool::new(false),
+            are_credentials_refused,
+        })
+    }
+
+    fn client(&self) -> &FutureProducer<Context> {
+        self.client.as_ref().expect("it is taken by drop alone")
+    }
+
+    /// The fault after which this producer sends nothing any more.
+    pub(crate) fn fatal(&self) -> Option<Code> {
+        self.client().client().fatal_error().map(|(code, _)| code)
+    }
+
+    fn has_found_topic(&self) -> bool {
+        self.has_found_topic.load(Ordering::Acquire)
+    }
+
+    /// Makes the next delivery look for the topic before it sends.
+    pub(crate) fn doubt_topic(&self) {
+        self.has_found_topic.store(false, Ordering::Release);
+    }
+
+    /// Looks for the topic among all topics: a request that names one can create it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Producers::ready`].
+    pub(crate) async fn find_topic(self: &Arc<Self>, deadline: Instant) -> Result<(), SinkError> {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let producer = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || producer.look(remaining)).await;
+        let fault = match looked {
+            Ok(Ok(None)) => {
+                self.are_credentials_refused.store(false, Ordering::Release);
+                self.has_found_topic.store(true, Ordering::Release);
+                return Ok(());
+            }
+            Ok(Ok(Some(fault))) => fault,
+            Ok(Err(_)) if self.are_credentials_refused.load(Ordering::Acquire) => {
+                Code::Authentication
+            }
+            Ok(Err(error)) => return Err(classify::not_connected(Some(error))),
+            // The runtime ends.
+            Err(_) => return Err(classify::not_connected(None)),
+        };
+        self.doubt_topic();
+        match classify::is_config(fault) {
+            true => Err(classify::failed(fault, false, Duration::ZERO)),
+            // Such as a leader that is being elected: the client waits for it.
+            false => Ok(()),
+        }
+    }
+
+    /// What is wrong with the topic. Blocks.
+    fn look(&self, timeout: Duration) -> Result<Option<Code>, KafkaError> {
+        let metadata = self.client().client().fetch_metadata(None, timeout)?;
+        let found = metadata
+            .topics()
+            .iter()
+            .find(|topic| topic.name() == &*self.topic);
+        Ok(match found {
+            Some(topic) => topic.error().map(Code::from),
+            None => Some(Code::UnknownTopic),
+        })
+    }
+
+    /// Hands one message to the client, which sends it in its own time.
+    ///
+    /// # Errors
+    ///
+    /// Why the client does not take it. Nothing was sent.
+    pub(crate) fn send(&self, record: &Record) -> Result<DeliveryFuture, Code> {
+        let message = FutureRecord {
+            topic: &self.topic,
+            partition: None,
+            payload: Some(&*record.payload),
+            key: Some(&*record.key),
+            timestamp: record.timestamp,
+            headers: Some(record.headers.clone()),
+        };
+        self.client()
+            .send_result(message)
+            .map_err(|(error, _)| error.rdkafka_error_code().unwrap_or(Code::Fail))
+    }
+
+    /// Answers everything that waits in a producer that sends nothing any more.
+    pub(crate) fn give_up(&self) {
+        self.client()
+            .purge(PurgeConfig::default().queue().inflight());
+    }
+
+    fn flush(&self, timeout: Duration) {
+        // What is left is told by the deliveries themselves.
+        let _ = self.client().flush(timeout);
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        let client = self.client.take();
+        // It waits for its threads, which a task must not.
+        let _ = std::thread::Builder::new()
+            .name("sink-kafka-drop".to_owned())
+            .spawn(move || drop(client));
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer")
+            .field("topic", &self.topic)
+            .field("has_found_topic", &self.has_found_topic)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Producers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producers")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Listens to what the client says beside its answers.
+pub(crate) struct Context {
+    are_credentials_refused: Arc<AtomicBool>,
+}
+
+impl ClientContext for Context {
+    fn error(&self, error: KafkaError, _: &str) {
+        let code = error.rdkafka_error_code();
+        if matches!(
+            code,
+            Some(Code::Authentication | Code::SaslAuthenticationFailed)
+        ) {
+            self.are_credentials_refused.store(true, Ordering::Release);
+        }
+        tracing::debug!(code = ?code, "librdkafka reports an error");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_credentials_are_remembered_and_other_errors_are_not() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let context = Context {
+            are_credentials_refused: Arc::clone(&flag),
+        };
+        context.error(KafkaError::Global(Code::AllBrokersDown), "");
+        assert!(!flag.load(Ordering::Acquire));
+        context.error(KafkaError::Global(Code::Authentication), "");
+        assert!(flag.load(Ordering::Acquire));
+    }
+}

@@ -1,0 +1,15 @@
+//! The sink against the mock cluster of librdkafka, which speaks the protocol over loopback
+//! sockets and fails as told.
+//!
+//! `KAFKA_BROKERS` (joined by commas) adds a test against real brokers, with the topic that
+//! `KAFKA_TOPIC` names, `hooks` unless set.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod delivery;
+mod faults;
+mod lifecycle;
+mod registration;
+mod secrets;
+mod support;
+mod telemetry;

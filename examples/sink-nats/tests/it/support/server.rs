@@ -1,0 +1,209 @@
+//! A `nats-server` with JetStream, started for one test and stopped with it.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use async_nats::jetstream::{self, stream};
+use tempfile::TempDir;
+
+/// One server, on a port and with a store that it keeps over restarts.
+pub(crate) struct NatsServer {
+    program: PathBuf,
+    port: u16,
+    /// Its configuration and its store.
+    directory: TempDir,
+    child: Child,
+}
+
+/// Starts a server, or returns from the test where there is none to start.
+macro_rules! server_or_skip {
+    ($($configuration:expr)?) => {
+        match crate::support::server::NatsServer::start(concat!($($configuration)?)) {
+            Some(server) => server,
+            None => return,
+        }
+    };
+}
+pub(crate) use server_or_skip;
+
+impl NatsServer {
+    /// Starts one whose configuration also has these lines; `None`, and a note, where the
+    /// program is missing and need not be there.
+    pub(crate) fn start(configuration: &str) -> Option<Self> {
+        let Some(program) = find_program() else {
+            assert!(
+                std::env::var_os("NATS_REQUIRE_LIVE").is_none_or(|value| value != "1"),
+                "NATS_REQUIRE_LIVE=1, and there is no nats-server on the PATH"
+            );
+            eprintln!("skipped: there is no nats-server on the PATH");
+            return None;
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let store = directory.path().join("store");
+        let text = format!(
+            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{configuration}\n",
+            store.display()
+        );
+        std::fs::write(directory.path().join("server.conf"), text).unwrap();
+        let child = spawn(&program, &directory);
+        let server = Self {
+            program,
+            port,
+            directory,
+            child,
+        };
+        server.wait_until_ready();
+        Some(server)
+    }
+
+    /// `host:port`.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends the server as a crash does.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after [`NatsServer::kill`]: same port, same store.
+    pub(crate) fn restart(&mut self) {
+        self.child = spawn(&self.program, &self.directory);
+        self.wait_until_ready();
+    }
+
+    /// Stops it from answering, without closing anything.
+    pub(crate) fn freeze(&self) {
+        self.signal("-STOP");
+        // A signal is sent at once, and obeyed thread by thread.
+        for _ in 0..200 {
+            if self.is_stopped() {
+                return;
+            }
+            pause();
+        }
+        panic!("nats-server goes on after SIGSTOP");
+    }
+
+    /// Lets it go on after [`NatsServer::freeze`].
+    pub(crate) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    /// A client without credentials.
+    pub(crate) async fn jetstream(&self) -> jetstream::Context {
+        jetstream::new(async_nats::connect(self.address()).await.unwrap())
+    }
+
+    /// Creates the stream `HOOKS`, which takes `hooks.>`.
+    pub(crate) async fn create_stream(&self) -> stream::Stream {
+        self.create_stream_with(|_| {}).await
+    }
+
+    /// [`NatsServer::create_stream`], with a changed configuration.
+    pub(crate) async fn create_stream_with(
+        &self,
+        change: impl FnOnce(&mut stream::Config),
+    ) -> stream::Stream {
+        let mut config = stream::Config {
+            name: "HOOKS".to_owned(),
+            subjects: vec!["hooks.>".to_owned()],
+            ..stream::Config::default()
+        };
+        change(&mut config);
+        self.jetstream().await.create_stream(config).await.unwrap()
+    }
+
+    fn signal(&self, signal: &str) {
+        let ran = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(ran.success());
+    }
+
+    /// Whether every thread is stopped, as far as the system tells.
+    fn is_stopped(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else {
+            return true;
+        };
+        threads.flatten().all(|thread| {
+            let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The state follows the name, which stands in parentheses.
+            state
+                .rsplit_once(") ")
+                .is_none_or(|(_, state)| state.starts_with('T'))
+        })
+    }
+
+    /// The server greets once everything of it runs.
+    fn wait_until_ready(&self) {
+        for _ in 0..200 {
+            if let Ok(socket) = TcpStream::connect(("127.0.0.1", self.port)) {
+                socket
+                    .set_read_timeout(Some(Duration::from_secs(5)))
+                    .unwrap();
+                let mut greeting = String::new();
+                if BufReader::new(socket).read_line(&mut greeting).is_ok()
+                    && greeting.starts_with("INFO ")
+                {
+                    return;
+                }
+            }
+            pause();
+        }
+        let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        panic!("nats-server does not start:\n{log}");
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "between two looks at another process, up to a bound"
+)]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+fn find_program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    // Debian puts it where not every user looks.
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/bin")])
+        .map(|directory| directory.join("nats-server"))
+        .find(|program| program.is_file())
+}
+
+fn spawn(program: &PathBuf, directory: &TempDir) -> Child {
+    Command::new(program)
+        .arg("--config")
+        .arg(directory.path().join("server.conf"))
+        .arg("--log")
+        .arg(directory.path().join("log"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
