@@ -17,6 +17,7 @@ mod registry;
 mod replies;
 mod secrets;
 mod size;
+mod steps;
 mod telemetry;
 
 use super::case::Case;
