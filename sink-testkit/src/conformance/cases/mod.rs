@@ -4,14 +4,17 @@ mod acceptance;
 mod batches;
 mod body;
 mod cancellation;
+mod carried;
 mod config;
 mod errors;
+mod fields;
 mod headers;
 mod identity;
 mod integrity;
 mod isolation;
 mod lifecycle;
 mod lifetime;
+mod options;
 mod order;
 mod registry;
 mod replies;
@@ -30,6 +33,7 @@ pub fn all() -> Vec<Case> {
         body::CASES,
         size::CASES,
         headers::CASES,
+        fields::CASES,
         errors::CASES,
         replies::CASES,
         integrity::CASES,
