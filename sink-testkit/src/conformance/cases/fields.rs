@@ -240,9 +240,10 @@ async fn metadata_beyond_ascii(context: &Context<'_>) -> Checked {
 /// Delivers between two others, which have to arrive. Returns whether it was taken.
 async fn deliver_between(
     context: &Context<'_>,
+    name: &str,
     envelope: Envelope,
 ) -> Checked<Option<StoredMessage>> {
-    let destination = context.destination().await?;
+    let destination = context.named_destination(name).await?;
     let sink = context.build(&destination)?;
     let before = context.envelope();
     context.deliver_ok(&*sink, &before).await?;
@@ -267,9 +268,13 @@ async fn deliver_between(
 }
 
 async fn metadata_control_character_refused(context: &Context<'_>) -> Checked {
-    for key in ["a\u{1}b", "a\0b", "\u{1f}"] {
+    for (name, key) in [
+        ("hooks-start", "a\u{1}b"),
+        ("hooks-zero", "a\0b"),
+        ("hooks-unit", "\u{1f}"),
+    ] {
         let envelope = context.envelope().with_dedupe_key(key);
-        let taken = deliver_between(context, envelope).await?;
+        let taken = deliver_between(context, name, envelope).await?;
         check(
             taken.is_none(),
             "metadata with a control character",
@@ -297,7 +302,7 @@ async fn metadata_control_character_carried(context: &Context<'_>) -> Checked {
 async fn metadata_line_break_makes_no_second_pair(context: &Context<'_>) -> Checked {
     let key = "a\r\nankusa_tenant_id: forged";
     let envelope = context.envelope().with_dedupe_key(key);
-    let Some(stored) = deliver_between(context, envelope).await? else {
+    let Some(stored) = deliver_between(context, "hooks", envelope).await? else {
         return Ok(());
     };
     check(

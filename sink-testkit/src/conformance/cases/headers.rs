@@ -82,15 +82,23 @@ async fn header_empty_value(context: &Context<'_>) -> Checked {
 }
 
 async fn header_values_beyond_ascii(context: &Context<'_>) -> Checked {
-    let headers: &[(&str, &str)] = &[
-        ("X-Harbor", "Sm\u{f6}gen \u{20ac} \u{1f30a}"),
-        ("X-Noncharacter", "x\u{fffe}y\u{ffff}"),
-        ("X-Quoted", "\"a\\b\""),
+    let texts = [
+        HeaderField::new("X-Harbor", "Sm\u{f6}gen \u{20ac} \u{1f30a}"),
+        HeaderField::new("X-Noncharacter", "x\u{fffe}y\u{ffff}"),
+        HeaderField::new("X-Quoted", "\"a\\b\""),
     ];
-    headers_arrive(context, &[("values of several scripts", headers)]).await?;
     let octets = [HeaderField::from_bytes("X-Octets", b"caf\xe9 \xff")];
-    let envelope = context.envelope().with_headers(octets);
-    envelopes_arrive(context, [("octets that are no UTF-8", envelope)]).await
+    let envelopes = [
+        (
+            "values of several scripts",
+            context.envelope().with_headers(texts),
+        ),
+        (
+            "octets that are no UTF-8",
+            context.envelope().with_headers(octets),
+        ),
+    ];
+    envelopes_arrive(context, envelopes).await
 }
 
 async fn header_line_break_is_data(context: &Context<'_>) -> Checked {
