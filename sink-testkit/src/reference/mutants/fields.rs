@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }),
     ),
     Mutant::new(
-        "Retracer",
+        "ContinuesTheTrace",
         "continues the trace with a span of its own",
         "fields_trace_context_unchanged",
         "the field traceparent of a traced hook",
