@@ -149,6 +149,8 @@ pub enum Capability {
     Telemetry,
     /// The sink describes its destination.
     Description,
+    /// The fixture knows options that contradict each other.
+    Conflicts,
 }
 
 impl Capability {
@@ -174,6 +176,7 @@ impl Capability {
             Self::Ceilings => "ceilings of what waits",
             Self::Telemetry => "messaging metrics and spans",
             Self::Description => "a description",
+            Self::Conflicts => "options that contradict each other",
         }
     }
 }
