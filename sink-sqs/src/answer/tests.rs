@@ -14,6 +14,7 @@ const MISSING_QUEUE: &str =
 fn entry() -> Entry<'static> {
     Entry {
         body: "sink ✓, a body that is long enough to be repeated by a careless server",
+        quoted_body: r#""sink ✓, a body that is long enough to be repeated by a careless server""#,
         attributes: vec![(
             "zeta",
             Cow::Borrowed("river of words that could be repeated"),
