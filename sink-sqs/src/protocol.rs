@@ -198,8 +198,16 @@ pub(crate) struct ErrorDocument {
 }
 
 impl ErrorDocument {
-    /// Reads the members that are there and are text; anything else has none.
+    /// Reads the members that are there and are text; anything else has none. Of a document
+    /// of the older protocol it reads the code alone: what is escaped in XML could repeat
+    /// the message unrecognised.
     pub(crate) fn parse(body: &[u8]) -> Self {
+        if body.trim_ascii_start().starts_with(b"<") {
+            return Self {
+                code: code_of_xml(body),
+                ..Self::default()
+            };
+        }
         let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
             return Self::default();
         };
@@ -208,13 +216,24 @@ impl ErrorDocument {
             _ => None,
         };
         Self {
-            code: text("code"),
+            code: text("code").or_else(|| text("Code")),
             kind: text("__type"),
             message: text("message")
                 .or_else(|| text("Message"))
                 .or_else(|| text("errorMessage")),
         }
     }
+}
+
+/// The code of `<ErrorResponse><Error><Code>…</Code>`, or of the bare `<Error>`.
+fn code_of_xml(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    let (_, error) = text.split_once("<Error>")?;
+    let (error, _) = error.split_once("</Error>")?;
+    let (_, code) = error.split_once("<Code>")?;
+    let (code, _) = code.split_once("</Code>")?;
+    let is_code = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_graphic());
+    (is_code && !code.contains(['<', '&'])).then(|| code.to_owned())
 }
 
 #[cfg(test)]
@@ -338,7 +357,28 @@ mod tests {
             read(r#"{"code":403,"errorMessage":"m","__type":""}"#),
             (None, None, some("m"))
         );
-        for body in ["", "<html></html>", "[1]", "\"text\"", "{\"__type\""] {
+        assert_eq!(
+            read(r#"{"Code":"X","Message":"m"}"#),
+            (some("X"), None, some("m"))
+        );
+        let response = "<?xml version=\"1.0\"?>\n<ErrorResponse xmlns=\"http://x/\"><Error>\
+                        <Type>Sender</Type><Code>AWS.X</Code><Message>m</Message></Error>\
+                        <RequestId>r</RequestId></ErrorResponse>";
+        assert_eq!(read(response), (some("AWS.X"), None, None));
+        let bare = " <Error><Code>X</Code></Error>";
+        assert_eq!(read(bare), (some("X"), None, None));
+        for body in [
+            "",
+            "<html></html>",
+            "<Code>X</Code>",
+            "<Error><Code></Code></Error>",
+            "<Error><Code>X</Error></Code>",
+            "<Error><Code>a <b>word</b></Code></Error>",
+            "<Error><Code>&lt;</Code></Error>",
+            "[1]",
+            "\"text\"",
+            "{\"__type\"",
+        ] {
             assert_eq!(read(body), (None, None, None), "{body}");
         }
     }
