@@ -90,7 +90,7 @@ fn profile(mode: &str) -> Profile {
     ]);
     profile.carries_empty_attributes = false;
     if is_fifo {
-        profile = profile.with_capabilities([Capability::Key]);
+        profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
     }
     if is_batched {
         profile.batching = Some(

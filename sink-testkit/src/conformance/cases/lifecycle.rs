@@ -41,6 +41,10 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what a thread takes is real time"
+)]
 async fn building_needs_no_runtime(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;
     let options = context.fixture().options(&destination);

@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             delivering(inner, move |inner, envelope, ctx| {
                 let turn = turn.fetch_add(1, Ordering::SeqCst);
                 Box::pin(async move {
-                    if turn % 2 == 0 {
+                    if turn.is_multiple_of(2) {
                         tokio::spawn(async move {
                             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
                             inner.deliver(&envelope, &ctx).await

@@ -186,7 +186,7 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-fn find_program() -> Option<PathBuf> {
+pub(crate) fn find_program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     // Debian puts it where not every user looks.
     std::env::split_paths(&path)
