@@ -20,7 +20,7 @@ use super::fault::{Fault, FaultScript, Rule};
 use super::fixture::{Destination, FixtureError, SinkFixture, StoredMessage};
 use super::history::{Duplicates, History};
 use super::observe::Observer;
-use super::profile::Profile;
+use super::profile::{Clock, Profile};
 use crate::sqs::Hold;
 
 /// The moment in which every envelope of the suite was received.
@@ -400,6 +400,11 @@ impl<'f> Context<'f> {
         count: usize,
     ) -> Checked<Vec<StoredMessage>> {
         self.step(format!("wait for {count} messages"));
+        // A clock that jumps makes every look cost the same, however far apart.
+        let pause = match self.profile.clock {
+            Clock::Paused => Duration::from_millis(250),
+            Clock::Real => Duration::from_millis(5),
+        };
         let mut seen = 0;
         let mut begun = Instant::now();
         loop {
@@ -418,7 +423,7 @@ impl<'f> Context<'f> {
                     format!("{} messages", stored.len()),
                 ));
             }
-            sleep(Duration::from_millis(5)).await;
+            sleep(pause).await;
         }
     }
 

@@ -1,6 +1,7 @@
 //! The cases, by what they are about.
 
 mod acceptance;
+mod batch_bounds;
 mod batches;
 mod body;
 mod cancellation;
@@ -17,6 +18,7 @@ mod registry;
 mod replies;
 mod secrets;
 mod size;
+mod steps;
 mod telemetry;
 
 use super::case::Case;
@@ -34,6 +36,7 @@ pub fn all() -> Vec<Case> {
         replies::CASES,
         integrity::CASES,
         batches::CASES,
+        batch_bounds::CASES,
         cancellation::CASES,
         isolation::CASES,
         order::CASES,

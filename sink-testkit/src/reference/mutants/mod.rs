@@ -1,6 +1,7 @@
 //! Ways to break the reference adapter, each for one case to notice.
 
 mod acceptance;
+mod batch_bounds;
 mod batches;
 mod body;
 mod cancellation;
@@ -127,6 +128,7 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         replies::MUTANTS,
         integrity::MUTANTS,
         batches::MUTANTS,
+        batch_bounds::MUTANTS,
         cancellation::MUTANTS,
         isolation::MUTANTS,
         order::MUTANTS,

@@ -9,12 +9,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use dispatch_api::{
-    Admission, Answer, DeliveryContext, Description, DrainReport, Envelope, Guarantees, Receipt,
-    Sink, SinkError,
+    Admission, Answer, DeliveryContext, Description, DrainReport, Envelope, ErrorClass, Guarantees,
+    Outcome, Receipt, Sink, SinkError,
 };
 use tokio::time::Instant;
 
-use crate::reference::{Reply, Request, Wire, WireError};
+use crate::reference::broker::{attributes_digest, body_digest};
+use crate::reference::reply::{Results, StoredEntry};
+use crate::reference::script::changed;
+use crate::reference::{Entry, Reply, Request, Wire, WireError};
 
 /// A boxed future.
 pub(super) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -251,5 +254,41 @@ pub(super) fn replying(
             let reply = inner.call(request.clone()).await;
             change(&request, reply)
         })
+    })
+}
+
+/// The error with another class and outcome. Its source stays behind.
+pub(super) fn remade(error: &SinkError, class: ErrorClass, outcome: Outcome) -> SinkError {
+    let (code, text) = (error.code().to_owned(), error.text().to_owned());
+    let made = match class {
+        ErrorClass::Permanent => SinkError::permanent(code, text),
+        ErrorClass::Config => SinkError::config(code, text),
+        ErrorClass::RetryAfter(pause) => SinkError::retry_after(pause, outcome, code, text),
+        ErrorClass::Transient => SinkError::transient(outcome, code, text),
+    };
+    match error.status() {
+        Some(status) => made.with_status(status),
+        None => made,
+    }
+}
+
+/// What the broker says of an entry that it stored.
+pub(super) fn as_stored(entry: &Entry) -> StoredEntry {
+    StoredEntry {
+        id: entry.id.clone(),
+        message_id: "message-made-up".to_owned(),
+        sequence: String::new(),
+        body_sha256: Some(body_digest(&entry.body)),
+        attributes_sha256: Some(attributes_digest(&entry.attributes)),
+    }
+}
+
+/// A wire that changes the results of successes.
+pub(super) fn changing_results(
+    inner: Arc<dyn Wire>,
+    change: impl Fn(&Request, &mut Results) + Clone + Send + Sync + 'static,
+) -> Arc<dyn Wire> {
+    replying(inner, move |request, reply| {
+        reply.map(|reply| changed(reply, |results| change(request, results)))
     })
 }
