@@ -2,7 +2,11 @@
 //! needs the program `nats-server` on the `PATH` (Debian: `apt-get install nats-server`).
 //!
 //! Without it no case runs, and `REQUIRE_LIVE=1` makes that a failure.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on stops here"
+)]
 
 mod adapter;
 mod client;

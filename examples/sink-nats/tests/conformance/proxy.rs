@@ -77,17 +77,26 @@ async fn serve(client: TcpStream, server: String, script: Arc<Script>) {
         to_client,
         at_reply: Mutex::default(),
     });
+    let to_server = async {
+        // A server that takes nothing any more may still have said why.
+        let _ = write(server, for_server).await;
+        std::future::pending::<()>().await;
+    };
     // Whichever ends first ends the connection.
     tokio::select! {
-        _ = write(server, for_server) => {}
+        () = to_server => {}
         _ = write(client, for_client) => {}
         _ = requests(from_client, &connection) => {}
         _ = replies(from_server, &connection) => {}
     }
 }
 
+/// Writes frames until an empty one.
 async fn write(mut to: OwnedWriteHalf, mut frames: UnboundedReceiver<Bytes>) -> io::Result<()> {
     while let Some(frame) = frames.recv().await {
+        if frame.is_empty() {
+            break;
+        }
         to.write_all(&frame).await?;
     }
     Ok(())
@@ -183,7 +192,9 @@ async fn replies(from: OwnedReadHalf, connection: &Connection) -> io::Result<()>
             }
         }
     }
-    Ok(())
+    // What came before the end is told first.
+    send(&connection.to_client, Bytes::new());
+    std::future::pending().await
 }
 
 fn message(subject: &str, id: &str, payload: impl AsRef<[u8]>) -> Vec<u8> {
