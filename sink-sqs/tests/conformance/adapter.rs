@@ -60,6 +60,7 @@ fn profile(mode: &str) -> Profile {
             Capability::DestinationLimit,
             Capability::Restart,
             Capability::ForbiddenDestination,
+            Capability::Conflicts,
             Capability::Credentials,
             Capability::MovableClock,
             Capability::Telemetry,

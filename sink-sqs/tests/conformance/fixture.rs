@@ -115,6 +115,14 @@ impl SinkFixture for QueueFixture {
         Some((options, "AKIDDEPOT".to_owned()))
     }
 
+    fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
+        let wide = json!({ "inline_max_bytes": 5_000, "max_message_bytes": 4_000 });
+        vec![
+            (wide, ["inline_max_bytes", "max_message_bytes"]),
+            (json!({ "profile": "depot" }), ["profile", "access_key_id"]),
+        ]
+    }
+
     fn secrets(&self, _destination: &Destination) -> Vec<String> {
         vec![SECRET.to_owned()]
     }

@@ -9,8 +9,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dispatch_api::{
-    DeliveryContext, DrainReport, Envelope, EnvelopeId, HeaderField, Receipt, Registry, Sink,
-    SinkError,
+    BuildError, BuiltSink, DeliveryContext, DrainReport, Envelope, EnvelopeId, HeaderField,
+    Problems, Receipt, Registry, Sink, SinkError,
 };
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
@@ -191,12 +191,22 @@ impl<'f> Context<'f> {
     ///
     /// The text of the build's error.
     pub fn try_build(&self, options: &Value) -> Result<Arc<dyn Sink>, String> {
+        self.build_or_problems(options)
+            .map(|built| built.sink)
+            .map_err(|problems| problems.to_string())
+    }
+
+    /// Builds a sink with its key through a registry, or says at which options it failed.
+    ///
+    /// # Errors
+    ///
+    /// Every problem of the options.
+    pub fn build_or_problems(&self, options: &Value) -> Result<BuiltSink, Problems> {
         let plugin = self.fixture.plugin();
-        let registry = Registry::with([plugin]).map_err(|error| error.to_string())?;
+        let registry = Registry::with([plugin]).expect("one plugin has one kind");
         registry
             .build(plugin.kind, options, &self.fixture.services())
-            .map(|built| built.sink)
-            .map_err(|error| error.to_string())
+            .map_err(BuildError::into_problems)
     }
 
     // Envelopes.
@@ -283,6 +293,14 @@ impl<'f> Context<'f> {
         let answer = sink.deliver(envelope, ctx).await;
         self.history.borrow_mut().answered(&id, &answer);
         answer
+    }
+
+    /// Puts a delivery on the record that a case ran by itself, such as on another thread.
+    pub fn record(&self, envelope: &Envelope, answer: &Result<Receipt, SinkError>) {
+        let id = envelope.id().to_string();
+        let mut history = self.history.borrow_mut();
+        history.attempted(&id);
+        history.answered(&id, answer);
     }
 
     /// Delivers what the destination has to take.
@@ -400,13 +418,9 @@ impl<'f> Context<'f> {
         count: usize,
     ) -> Checked<Vec<StoredMessage>> {
         self.step(format!("wait for {count} messages"));
-        // A clock that jumps makes every look cost the same, however far apart.
-        let pause = match self.profile.clock {
-            Clock::Paused => Duration::from_millis(250),
-            Clock::Real => Duration::from_millis(5),
-        };
         let mut seen = 0;
         let mut begun = Instant::now();
+        let mut pause = Duration::from_millis(5);
         loop {
             let stored = self.stored(destination).await?;
             if stored.len() >= count {
@@ -424,6 +438,7 @@ impl<'f> Context<'f> {
                 ));
             }
             sleep(pause).await;
+            pause = (pause * 2).min(self.profile.patience() / 100);
         }
     }
 

@@ -122,6 +122,13 @@ pub trait SinkFixture: Send + Sync {
         Vec::new()
     }
 
+    /// Options that each read well alone and contradict each other, to be merged over
+    /// those of [`SinkFixture::options`], with the two keys that are in conflict. With
+    /// [`Capability::Conflicts`](super::Capability::Conflicts).
+    fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
+        Vec::new()
+    }
+
     /// Creates a destination that takes messages of at most `bytes`, with
     /// [`Capability::DestinationLimit`](super::Capability::DestinationLimit).
     ///
@@ -186,7 +193,8 @@ impl Destination {
 pub struct StoredMessage {
     /// The body.
     pub body: Bytes,
-    /// Its metadata, in the destination's order.
+    /// Its metadata, in the destination's order: what the sink set beside the message,
+    /// without what the destination's protocol adds.
     pub attributes: Vec<(String, Bytes)>,
     /// What it is ordered or grouped by.
     pub key: Option<String>,

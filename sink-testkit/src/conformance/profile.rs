@@ -156,6 +156,8 @@ pub enum Capability {
     Telemetry,
     /// The sink describes its destination.
     Description,
+    /// The fixture knows options that contradict each other.
+    Conflicts,
 }
 
 impl Capability {
@@ -182,6 +184,7 @@ impl Capability {
             Self::Ceilings => "ceilings of what waits",
             Self::Telemetry => "messaging metrics and spans",
             Self::Description => "a description",
+            Self::Conflicts => "options that contradict each other",
         }
     }
 }

@@ -13,7 +13,7 @@ use super::broker::{
     Broker, DEDUP_WINDOW, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
 };
 use super::mutants::Mutant;
-use super::plugin::{PLUGIN, WORLD, World};
+use super::plugin::{WORLD, World};
 use crate::conformance::{
     Adapter, Batching, Capability, Clock, Destination, ErrorRow, FaultKind, FaultScript,
     FixtureError, Profile, SinkFixture, StoredMessage,
@@ -70,6 +70,7 @@ impl ReferenceAdapter {
                 Capability::MovableClock,
                 Capability::Telemetry,
                 Capability::Description,
+                Capability::Conflicts,
             ])
             .with_faults(FaultKind::ALL);
         profile.clock = Clock::Paused;
@@ -193,7 +194,7 @@ impl ReferenceFixture {
 #[async_trait]
 impl SinkFixture for ReferenceFixture {
     fn plugin(&self) -> &'static SinkPlugin {
-        &PLUGIN
+        self.world.plugin()
     }
 
     fn services(&self) -> HostServices {
@@ -236,6 +237,15 @@ impl SinkFixture for ReferenceFixture {
 
     fn proofs(&self) -> Vec<String> {
         KEYS.map(|(key_id, secret)| proof(key_id, secret)).to_vec()
+    }
+
+    fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
+        let lone = json!({"batch": false, "batch_linger_ms": 50});
+        let wide = json!({"inline_max_bytes": 5_000, "max_message_bytes": 4_000});
+        vec![
+            (lone, ["batch_linger_ms", "batch"]),
+            (wide, ["inline_max_bytes", "max_message_bytes"]),
+        ]
     }
 
     async fn stored(&self, destination: &Destination) -> Result<Vec<StoredMessage>, FixtureError> {

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::broker::{MAX_BYTES, MAX_ENTRIES, is_ordered};
+use super::broker::{HOST, MAX_BYTES, MAX_ENTRIES, is_ordered};
 
 /// Sends messages to the reference broker.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
@@ -50,6 +50,21 @@ struct RawConfig {
     /// How long one delivery may take, in milliseconds. 1 to 300000, default 5000.
     #[schemars(range(min = 1, max = 300_000))]
     timeout_ms: Option<u64>,
+    /// How the broker is reached.
+    link: Option<RawLink>,
+}
+
+/// How the broker is reached.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "ReferenceLinkOptions")]
+struct RawLink {
+    /// The broker's host. Default `memory.internal`.
+    host: Option<String>,
+    /// How long one request may take, in milliseconds: the delivery's own time where that
+    /// is shorter. 1 to 300000, default 300000.
+    #[schemars(range(min = 1, max = 300_000))]
+    request_timeout_ms: Option<u64>,
 }
 
 /// The reference sink's configuration.
@@ -70,6 +85,8 @@ pub struct ReferenceConfig {
     pub max_message_bytes: usize,
     /// The time limit of one delivery.
     pub timeout: Duration,
+    /// The broker's host.
+    pub host: String,
 }
 
 impl ReferenceConfig {
@@ -112,6 +129,24 @@ impl ReferenceConfig {
             MAX_BYTES,
         );
         let timeout = check.ranged("timeout_ms", raw.timeout_ms, 5_000, 300_000);
+        let link = raw.link.unwrap_or_default();
+        let of_request = check.ranged(
+            "link.request_timeout_ms",
+            link.request_timeout_ms,
+            300_000,
+            300_000,
+        );
+        let host = match link.host {
+            None => HOST.to_owned(),
+            host => check.required("link.host", host),
+        };
+        if raw.inline_max_bytes.is_some() && inline_max_bytes.get() > max_message_bytes.get() {
+            check.problems.add(
+                "inline_max_bytes",
+                "expected max_message_bytes or less: a larger body could neither be sent nor go \
+                 by claim",
+            );
+        }
         if raw.batch == Some(false) && raw.batch_linger_ms.is_some() {
             check.problems.add(
                 "batch_linger_ms",
@@ -125,7 +160,8 @@ impl ReferenceConfig {
             batching: raw.batch.unwrap_or(true).then_some(settings),
             inline_max_bytes,
             max_message_bytes: max_message_bytes.get(),
-            timeout: Duration::from_millis(timeout),
+            timeout: Duration::from_millis(timeout.min(of_request)),
+            host,
         };
         check.problems.into_result(config)
     }
@@ -166,8 +202,8 @@ impl Check {
         match value {
             None => default,
             Some(value) if (1..=max).contains(&value) => value,
-            Some(value) => {
-                let text = format!("expected a number from 1 to {max}, found {value}");
+            Some(_) => {
+                let text = format!("expected a number from 1 to {max}");
                 self.problems.add(key, text);
                 default
             }

@@ -27,10 +27,20 @@ pub(super) struct World {
     pub(super) mutant: Option<&'static Mutant>,
 }
 
+impl World {
+    /// The plugin that the fixture hands out.
+    pub(super) fn plugin(&self) -> &'static SinkPlugin {
+        match self.mutant.map(|mutant| &mutant.seam) {
+            Some(Seam::Plugin(plugin)) => plugin,
+            _ => &PLUGIN,
+        }
+    }
+}
+
 /// The key of [`World`] in the pool.
 pub(super) const WORLD: &str = "the reference broker";
 
-fn build(options: &Value, services: &HostServices) -> Result<Arc<dyn Sink>, Problems> {
+pub(super) fn build(options: &Value, services: &HostServices) -> Result<Arc<dyn Sink>, Problems> {
     let world = services
         .pool()
         .get_or_try_create::<World, Problems>(WORLD, || {

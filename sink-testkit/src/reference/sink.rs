@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
 use super::broker::{
-    DEDUP_WINDOW, HOST, MAX_ATTRIBUTES, attributes_digest, body_digest, is_key, is_text, proof,
+    DEDUP_WINDOW, MAX_ATTRIBUTES, attributes_digest, body_digest, is_key, is_text, proof,
 };
 use super::config::ReferenceConfig;
 use super::reply::{ErrorBody, Results, StoredEntry};
@@ -171,7 +171,7 @@ impl Sink for ReferenceSink {
     fn describe(&self) -> Option<Description> {
         Some(Description::new(
             "reference",
-            HOST,
+            self.config.host.clone(),
             self.config.destination.clone(),
         ))
     }
@@ -216,7 +216,7 @@ impl Sender {
             entry.id = index.to_string();
         }
         let request = Request {
-            host: HOST.to_owned(),
+            host: self.config.host.clone(),
             destination: self.config.destination.clone(),
             key_id: self.config.key_id.clone(),
             proof: proof(&self.config.key_id, &self.config.secret),

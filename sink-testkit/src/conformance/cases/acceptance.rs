@@ -3,11 +3,13 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use dispatch_api::{ErrorClass, Outcome};
+use dispatch_api::{Envelope, ErrorClass, Outcome};
+use tokio::runtime::Builder;
 
 use crate::conformance::case::case;
 use crate::conformance::{
-    Capability, Case, Checked, Context, Duplicates, Fault, FaultKind, Hold, check, check_eq,
+    Capability, Case, Checked, Clock, Context, Duplicates, Failure, Fault, FaultKind, Hold, check,
+    check_eq,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -54,6 +56,15 @@ pub(super) const CASES: &[Case] = &[
         "the retry after a lost reply succeeds, and stores no second copy where repeats are recognised"
     )
     .needs_faults(&[FaultKind::LoseReply]),
+    case!(
+        what_was_acknowledged_outlives_its_caller,
+        "what was acknowledged is stored although the caller ends in that moment"
+    )
+    .needs_capabilities(&[Capability::Durable]),
+    case!(
+        durability_is_said_as_declared,
+        "the sink calls itself durable exactly where its guarantees and its profile do"
+    ),
 ];
 
 async fn deliver_then_observed_exactly_once(context: &Context<'_>) -> Checked {
@@ -100,7 +111,7 @@ async fn ok_only_after_the_destination_confirmed(context: &Context<'_>) -> Check
 
 async fn a_burst_of_callers_loses_nothing(context: &Context<'_>) -> Checked {
     const TASKS: usize = 64;
-    const EACH: usize = 4;
+    const EACH: usize = 2;
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
     context.plan("acknowledged");
@@ -221,4 +232,52 @@ async fn a_lost_response_then_a_retry_converges(context: &Context<'_>) -> Checke
         false => Duplicates::OnePerAttempt,
     };
     context.judge(&destination, duplicates).await
+}
+
+/// Its runtime ends with the last answer, and with it whatever else the sink had begun.
+async fn what_was_acknowledged_outlives_its_caller(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let envelopes: Vec<Envelope> = (0..5).map(|_| context.envelope()).collect();
+    let ctx = context.first_attempt();
+    let is_paused = context.profile().clock == Clock::Paused;
+    let caller = move || {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .start_paused(is_paused)
+            .build()?;
+        let answers = runtime.block_on(async {
+            let deliveries = envelopes
+                .iter()
+                .map(|envelope| sink.deliver(envelope, &ctx));
+            futures_util::future::join_all(deliveries).await
+        });
+        drop(sink);
+        runtime.shutdown_background();
+        Ok::<_, std::io::Error>((envelopes, answers))
+    };
+    context.step("a caller on a thread of its own");
+    let ended = tokio::task::spawn_blocking(caller).await;
+    let ended =
+        ended.map_err(|_| Failure::new("deliver on another thread", "an end", "a panic"))?;
+    let (envelopes, answers) =
+        ended.map_err(|error| Failure::of_kit("build a runtime", error.to_string()))?;
+    for (envelope, answer) in envelopes.iter().zip(&answers) {
+        context.record(envelope, answer);
+        let code = answer.as_ref().err().map(|error| error.code().to_owned());
+        check_eq("deliver on another thread", &None, &code)?;
+    }
+    context.judge(&destination, Duplicates::Forbidden).await
+}
+
+async fn durability_is_said_as_declared(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let declared = context.profile().guarantees.durable;
+    check_eq(
+        "guarantees().durable",
+        &declared,
+        &sink.guarantees().durable,
+    )?;
+    check_eq("durable()", &declared, &sink.durable())
 }

@@ -5,14 +5,17 @@ mod batch_bounds;
 mod batches;
 mod body;
 mod cancellation;
+mod carried;
 mod config;
 mod errors;
+mod fields;
 mod headers;
 mod identity;
 mod integrity;
 mod isolation;
 mod lifecycle;
 mod lifetime;
+mod options;
 mod order;
 mod registry;
 mod replies;
@@ -32,6 +35,7 @@ pub fn all() -> Vec<Case> {
         body::CASES,
         size::CASES,
         headers::CASES,
+        fields::CASES,
         errors::CASES,
         replies::CASES,
         integrity::CASES,

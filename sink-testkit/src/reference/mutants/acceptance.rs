@@ -1,10 +1,13 @@
 //! Mutants of acceptance.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use dispatch_api::Receipt;
+use dispatch_api::{Receipt, SinkError};
 
-use super::tools::{answering, delivering, requesting};
+use super::tools::{Patched, answering, calling, delivering, requesting};
 use super::{Mutant, Seam};
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -84,5 +87,134 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 request
             })
         }),
+    ),
+    Mutant::new(
+        "RacyBuffer",
+        "lets one of two concurrent callers overwrite the other's message",
+        "a_burst_of_callers_loses_nothing",
+        "lost",
+        Seam::Sink(|inner, _| {
+            let turn = Arc::new(AtomicU64::new(0));
+            delivering(inner, move |inner, envelope, ctx| {
+                let is_overwritten = turn.fetch_add(1, Ordering::SeqCst) % 61 == 60;
+                Box::pin(async move {
+                    if is_overwritten {
+                        return Ok(Receipt::new());
+                    }
+                    inner.deliver(&envelope, &ctx).await
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "PrefixMatcher",
+        "sends to every destination whose name begins so",
+        "nothing_lands_on_another_destination",
+        "messages at hooks-dead",
+        Seam::Wire(|inner, _| {
+            static LONGEST: Mutex<String> = Mutex::new(String::new());
+            calling(inner, |inner, request| {
+                let mut longest = LONGEST.lock().unwrap_or_else(PoisonError::into_inner);
+                let stem = request.destination.trim_end_matches(".ordered");
+                let mut other = request.clone();
+                if longest.starts_with(stem) {
+                    other.destination.clone_from(&longest);
+                } else {
+                    longest.clone_from(&request.destination);
+                }
+                Box::pin(async move {
+                    if other.destination != request.destination {
+                        inner.call(other).await?;
+                    }
+                    inner.call(request).await
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "ContentHashDedup",
+        "makes the deduplication id of the body",
+        "equal_bodies_stay_distinct",
+        "messages with equal bodies",
+        Seam::Sink(|inner, _| {
+            let seen = Arc::new(Mutex::new(HashSet::new()));
+            delivering(inner, move |inner, envelope, ctx| {
+                let mut seen = seen.lock().expect("no panic holds it");
+                let is_new = seen.insert(envelope.sha256().to_owned());
+                Box::pin(async move {
+                    if is_new {
+                        inner.deliver(&envelope, &ctx).await
+                    } else {
+                        Ok(Receipt::new())
+                    }
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "ErrorsOnDuplicate",
+        "fails at a message that is stored already",
+        "a_repeat_is_recognised_as_declared",
+        "the second delivery",
+        Seam::Sink(|inner, _| {
+            let seen = Arc::new(Mutex::new(HashSet::new()));
+            answering(inner, move |envelope, answer| {
+                let mut seen = seen.lock().expect("no panic holds it");
+                match answer {
+                    Ok(_) if !seen.insert(envelope.id()) => {
+                        Err(SinkError::permanent("Duplicate", "it is there already"))
+                    }
+                    answer => answer,
+                }
+            })
+        }),
+    ),
+    Mutant::new(
+        "UndeclaredDedup",
+        "swallows repeats without having promised to recognise them",
+        "a_repeat_is_recognised_as_declared",
+        "copies of one envelope without deduplication",
+        Seam::Sink(|inner, _| {
+            let seen = Arc::new(Mutex::new(HashSet::new()));
+            delivering(inner, move |inner, envelope, ctx| {
+                let replay = ctx.replay_id().map(str::to_owned);
+                let is_new = seen
+                    .lock()
+                    .expect("no panic holds it")
+                    .insert((envelope.id(), replay));
+                Box::pin(async move {
+                    if is_new {
+                        inner.deliver(&envelope, &ctx).await
+                    } else {
+                        Ok(Receipt::new())
+                    }
+                })
+            })
+        }),
+    )
+    .in_mode("plain-single"),
+    Mutant::new(
+        "BufferedDurable",
+        "answers Ok as soon as the message is in its own buffer",
+        "what_was_acknowledged_outlives_its_caller",
+        "lost",
+        Seam::Sink(|inner, _| {
+            delivering(inner, |inner, envelope, ctx| {
+                Box::pin(async move {
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        inner.deliver(&envelope, &ctx).await
+                    });
+                    Ok(Receipt::new())
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "ForgetsItsDurability",
+        "calls itself not durable beside guarantees that say otherwise",
+        "durability_is_said_as_declared",
+        "durable()",
+        Seam::Sink(|inner, _| Patched::new(inner).durable(false).sink()),
     ),
 ];

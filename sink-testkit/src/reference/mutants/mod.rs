@@ -7,6 +7,7 @@ mod body;
 mod cancellation;
 mod config;
 mod errors;
+mod fields;
 mod headers;
 mod identity;
 mod integrity;
@@ -23,7 +24,7 @@ mod tools;
 
 use std::sync::Arc;
 
-use dispatch_api::{HostServices, Problems, Sink};
+use dispatch_api::{HostServices, Problems, Sink, SinkPlugin};
 use serde_json::Value;
 
 use super::config::ReferenceConfig;
@@ -87,6 +88,8 @@ pub enum Seam {
     Wire(fn(Arc<dyn Wire>, &ReferenceConfig) -> Arc<dyn Wire>),
     /// Around the building of the sink from options.
     Build(BuildMutant),
+    /// In the place of the plugin, which builds honest sinks.
+    Plugin(&'static SinkPlugin),
 }
 
 /// Builds a sink from options, with the honest way at hand.
@@ -124,6 +127,7 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         body::MUTANTS,
         size::MUTANTS,
         headers::MUTANTS,
+        fields::MUTANTS,
         errors::MUTANTS,
         replies::MUTANTS,
         integrity::MUTANTS,

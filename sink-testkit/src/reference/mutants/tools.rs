@@ -8,16 +8,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use dispatch_api::{
     Admission, Answer, DeliveryContext, Description, DrainReport, Envelope, ErrorClass, Guarantees,
-    Outcome, Receipt, Sink, SinkError,
+    Message, Outcome, Receipt, Sink, SinkError,
 };
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::Parts;
 use crate::reference::broker::{attributes_digest, body_digest};
 use crate::reference::reply::{Results, StoredEntry};
 use crate::reference::script::changed;
-use crate::reference::{Entry, Reply, Request, Wire, WireError};
+use crate::reference::{Entry, ReferenceConfig, ReferenceSink, Reply, Request, Wire, WireError};
 
 /// A boxed future.
 pub(super) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -36,6 +39,8 @@ pub(super) struct Patched {
     durable: Option<bool>,
     guarantees: Option<Box<Change<Guarantees>>>,
     describe: Option<Box<Change<Option<Description>>>>,
+    admission: Option<Admission>,
+    inline_max_bytes: Option<NonZeroUsize>,
 }
 
 impl Patched {
@@ -49,6 +54,8 @@ impl Patched {
             durable: None,
             guarantees: None,
             describe: None,
+            admission: None,
+            inline_max_bytes: None,
         }
     }
 
@@ -106,6 +113,18 @@ impl Patched {
         self
     }
 
+    /// Replaces who bounds the deliveries.
+    pub(super) fn admission(mut self, admission: Admission) -> Self {
+        self.admission = Some(admission);
+        self
+    }
+
+    /// Replaces the claim of the largest body inside a message.
+    pub(super) fn inline_max_bytes(mut self, bytes: NonZeroUsize) -> Self {
+        self.inline_max_bytes = Some(bytes);
+        self
+    }
+
     /// The sink.
     pub(super) fn sink(self) -> Arc<dyn Sink> {
         Arc::new(self)
@@ -130,7 +149,8 @@ impl Sink for Patched {
     }
 
     fn inline_max_bytes(&self) -> Option<NonZeroUsize> {
-        self.inner.inline_max_bytes()
+        self.inline_max_bytes
+            .or_else(|| self.inner.inline_max_bytes())
     }
 
     fn guarantees(&self) -> Guarantees {
@@ -142,7 +162,7 @@ impl Sink for Patched {
     }
 
     fn admission(&self) -> Admission {
-        self.inner.admission()
+        self.admission.unwrap_or_else(|| self.inner.admission())
     }
 
     fn describe(&self) -> Option<Description> {
@@ -291,4 +311,143 @@ pub(super) fn changing_results(
     replying(inner, move |request, reply| {
         reply.map(|reply| changed(reply, |results| change(request, results)))
     })
+}
+
+/// A wire that changes messages on their way, unnoticed: the replies have the digests of
+/// what the sink sent.
+pub(super) fn rewriting(
+    inner: Arc<dyn Wire>,
+    change: impl Fn(&mut Entry) + Send + Sync + 'static,
+) -> Arc<dyn Wire> {
+    calling(inner, move |inner, request| {
+        let mut changed_request = request.clone();
+        changed_request.entries.iter_mut().for_each(&change);
+        Box::pin(async move {
+            let reply = inner.call(changed_request).await?;
+            Ok(changed(reply, |results| {
+                for stored in &mut results.stored {
+                    let sent = request.entries.iter().find(|entry| entry.id == stored.id);
+                    if let Some(sent) = sent {
+                        stored.body_sha256 = Some(body_digest(&sent.body));
+                        stored.attributes_sha256 = Some(attributes_digest(&sent.attributes));
+                    }
+                }
+            }))
+        })
+    })
+}
+
+/// Changes the text of a message.
+pub(super) fn rewrite_text(entry: &mut Entry, change: impl FnOnce(String) -> String) {
+    let text = String::from_utf8_lossy(&entry.body).into_owned();
+    entry.body = Bytes::from(change(text));
+}
+
+/// Changes the fields of a message, and writes them in another order.
+pub(super) fn rewrite_fields(entry: &mut Entry, change: impl FnOnce(&mut Map<String, Value>)) {
+    if let Ok(Value::Object(mut fields)) = serde_json::from_slice(&entry.body) {
+        change(&mut fields);
+        entry.body = Bytes::from(Value::Object(fields).to_string());
+    }
+}
+
+/// Changes the values of the metadata of this name.
+pub(super) fn rewrite_attribute(entry: &mut Entry, name: &str, value: &str) {
+    for (known, old) in &mut entry.attributes {
+        if known == name {
+            *old = Bytes::from(value.to_owned());
+        }
+    }
+}
+
+/// An honest sink of another configuration.
+pub(super) fn reconfigured(
+    parts: &Parts,
+    change: impl FnOnce(&mut ReferenceConfig),
+) -> Arc<dyn Sink> {
+    let mut config = parts.config.clone();
+    change(&mut config);
+    Arc::new(ReferenceSink::new(
+        config,
+        Arc::clone(&parts.wire),
+        &parts.services,
+    ))
+}
+
+/// A sink that refuses what is over the limit by a count of its own.
+pub(super) fn counting(
+    inner: Arc<dyn Sink>,
+    parts: &Parts,
+    count: fn(&Message<'_>, &Envelope) -> usize,
+) -> Arc<dyn Sink> {
+    let limit = parts.config.max_message_bytes;
+    let inline_max_bytes = parts.config.inline_max_bytes;
+    let unlimited = reconfigured(parts, |config| config.max_message_bytes = usize::MAX);
+    delivering(inner, move |_, envelope, ctx| {
+        let unlimited = Arc::clone(&unlimited);
+        Box::pin(async move {
+            let message = Message::for_delivery(&envelope, &ctx, inline_max_bytes)?;
+            let counted = count(&message, &envelope);
+            if counted > limit {
+                return Err(SinkError::permanent(
+                    "MessageTooLarge",
+                    format!("{counted} bytes are over {limit}"),
+                ));
+            }
+            unlimited.deliver(&envelope, &ctx).await
+        })
+    })
+}
+
+/// The bytes of a message's metadata.
+pub(super) fn metadata_bytes(message: &Message<'_>) -> usize {
+    let attributes = message.attributes();
+    attributes
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum()
+}
+
+/// The envelope with another body.
+pub(super) fn with_body(envelope: &Envelope, body: impl Into<Bytes>) -> Envelope {
+    rebuilt(envelope, envelope.source_id(), envelope.tenant_id(), body)
+}
+
+/// The envelope of another source and tenant.
+pub(super) fn rebuilt(
+    envelope: &Envelope,
+    source: &str,
+    tenant: Option<&str>,
+    body: impl Into<Bytes>,
+) -> Envelope {
+    rebuilt_at(envelope, envelope.received_at(), source, tenant, body)
+}
+
+/// The envelope of another source, tenant and time.
+pub(super) fn rebuilt_at(
+    envelope: &Envelope,
+    received_at: i64,
+    source: &str,
+    tenant: Option<&str>,
+    body: impl Into<Bytes>,
+) -> Envelope {
+    let mut other = Envelope::new(envelope.id(), source, received_at, body)
+        .with_request(envelope.method(), envelope.path())
+        .with_headers(envelope.headers().iter().cloned());
+    if let Some(tenant) = tenant {
+        other = other.with_tenant(tenant);
+    }
+    if let Some(content_type) = envelope.content_type() {
+        other = other.with_content_type(content_type);
+    }
+    if let Some(key) = envelope.dedupe_key() {
+        other = other.with_dedupe_key(key);
+    }
+    if let Some(verification) = envelope.verification() {
+        other = other.with_verification(verification.clone());
+    }
+    if let Some(traceparent) = envelope.traceparent() {
+        other = other.with_trace(traceparent, envelope.tracestate().map(str::to_owned));
+    }
+    other
 }
