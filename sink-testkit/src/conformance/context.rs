@@ -20,7 +20,7 @@ use super::fault::{Fault, FaultScript, Rule};
 use super::fixture::{Destination, FixtureError, SinkFixture, StoredMessage};
 use super::history::{Duplicates, History};
 use super::observe::Observer;
-use super::profile::{Clock, Profile};
+use super::profile::Profile;
 use crate::sqs::Hold;
 
 /// The moment in which every envelope of the suite was received.

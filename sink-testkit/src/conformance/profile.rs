@@ -152,6 +152,9 @@ pub enum Capability {
     MovableClock,
     /// The sink bounds what waits in it, and refuses more with `RetryAfter`.
     Ceilings,
+    /// The sink bounds what waits in it by means of its own, and not by the options that
+    /// [`Capability::Ceilings`] stands for.
+    OwnBounds,
     /// Requests are counted by metrics and spans with OpenTelemetry's messaging names.
     Telemetry,
     /// The sink describes its destination.
@@ -182,6 +185,7 @@ impl Capability {
             Self::BoundedKey => "a bounded key",
             Self::MovableClock => "moving the destination's clock",
             Self::Ceilings => "ceilings of what waits",
+            Self::OwnBounds => "bounds of its own",
             Self::Telemetry => "messaging metrics and spans",
             Self::Description => "a description",
             Self::Conflicts => "options that contradict each other",

@@ -16,7 +16,7 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 1_000_000;
 pub(crate) const SINGLE: &str = "single";
 /// The client's defaults: what is handed over within 5 ms may share a request. The suite
 /// knows batches only as a sink's own, so the requests of this mode are not counted.
-const SHARED: &str = "shared";
+pub(crate) const SHARED: &str = "shared";
 
 /// The sink on brokers in this process.
 pub(crate) struct Mocked {
@@ -63,23 +63,14 @@ impl Adapter for Mocked {
 }
 
 /// What the client tries again by itself is no fault that a delivery sees: a lost request or
-/// reply, and the refusals that the brokers take back in time.
+/// reply, and the refusals that the brokers take back in time. After a silence its own timers
+/// decide when it goes on.
 fn profile(mode: &str) -> Profile {
-    let guarantees = Guarantees::new(true)
-        .with_max_message_bytes(MAX_MESSAGE_BYTES)
-        .with_ordering(Ordering::PerKeyWhenAwaited);
-    let mut profile = Profile::new(mode, guarantees)
-        .with_capabilities([
-            Capability::Receipt,
-            Capability::Restart,
-            Capability::Key,
-            Capability::Telemetry,
-            Capability::Description,
-        ])
+    let mut profile = anywhere(mode)
+        .with_capabilities([Capability::Restart])
         .with_faults([
             FaultKind::HoldRequest,
             FaultKind::HoldReply,
-            FaultKind::Silence,
             FaultKind::Row,
             FaultKind::UnknownError,
             FaultKind::Throttle,
@@ -89,6 +80,21 @@ fn profile(mode: &str) -> Profile {
     }
     profile.error_table = error_table();
     profile
+}
+
+/// What the sink declares on any brokers.
+pub(crate) fn anywhere(mode: &str) -> Profile {
+    let guarantees = Guarantees::new(true)
+        .with_max_message_bytes(MAX_MESSAGE_BYTES)
+        .with_ordering(Ordering::PerKeyWhenAwaited);
+    Profile::new(mode, guarantees).with_capabilities([
+        Capability::Receipt,
+        Capability::Key,
+        Capability::Conflicts,
+        Capability::OwnBounds,
+        Capability::Telemetry,
+        Capability::Description,
+    ])
 }
 
 /// A row for each refusal of the sink's documentation that the client hands on at once.

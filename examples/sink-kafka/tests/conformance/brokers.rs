@@ -1,10 +1,11 @@
-//! Brokers in this process, and a client that reads what they hold: both on a thread of
-//! their own, because they block.
+//! Brokers in this process or elsewhere, and a client that reads what they hold: on a thread
+//! of their own, because they block.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::OwnedMessage;
 use rdkafka::mocking::MockCluster;
@@ -23,7 +24,7 @@ const PARTITION: i32 = 0;
 
 type Command = Box<dyn FnOnce(&mut State) + Send>;
 
-/// One broker, until it is dropped.
+/// One broker in this process until it is dropped, or real ones.
 #[derive(Clone)]
 pub(crate) struct Brokers {
     commands: mpsc::Sender<Command>,
@@ -31,21 +32,37 @@ pub(crate) struct Brokers {
 }
 
 struct State {
-    mock: MockCluster<'static, DefaultProducerContext>,
+    address: String,
+    /// `None`: real ones.
+    mock: Option<MockCluster<'static, DefaultProducerContext>>,
     consumer: BaseConsumer,
     /// What was read already, by topic.
     read: BTreeMap<String, Vec<OwnedMessage>>,
 }
 
 impl Brokers {
+    /// One in this process.
     pub(crate) async fn start() -> Result<Self, FixtureError> {
+        Self::with(|| {
+            let mock = MockCluster::new(1).unwrap();
+            State::new(mock.bootstrap_servers(), Some(mock))
+        })
+        .await
+    }
+
+    /// Those that listen at these addresses, joined by commas.
+    pub(crate) async fn at(address: String) -> Result<Self, FixtureError> {
+        Self::with(|| State::new(address, None)).await
+    }
+
+    async fn with(make: impl FnOnce() -> State + Send + 'static) -> Result<Self, FixtureError> {
         let (commands, orders) = mpsc::channel::<Command>();
         let (started, address) = oneshot::channel();
         std::thread::Builder::new()
             .name("brokers".to_owned())
             .spawn(move || {
-                let mut state = State::new();
-                let _ = started.send(state.mock.bootstrap_servers());
+                let mut state = make();
+                let _ = started.send(state.address.clone());
                 while let Ok(order) = orders.recv() {
                     order(&mut state);
                 }
@@ -56,7 +73,7 @@ impl Brokers {
         })
     }
 
-    /// `host:port`.
+    /// `host:port`, joined by commas.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -77,28 +94,29 @@ impl Brokers {
 
     pub(crate) async fn create(&self, topic: &str) -> Result<(), FixtureError> {
         let topic = topic.to_owned();
-        let created = self
-            .ask(move |state| state.mock.create_topic(&topic, PARTITION + 1, 1))
-            .await?;
-        Ok(created?)
+        self.ask(move |state| state.create(&topic)).await?
     }
 
     /// Refuses the next request to store something.
     pub(crate) async fn refuse(&self, error: RDKafkaRespErr) -> Result<(), FixtureError> {
         let produce = RDKafkaApiKey::Produce;
-        self.ask(move |state| state.mock.request_errors(produce, &[error]))
-            .await
+        self.ask(move |state| {
+            if let Some(mock) = &state.mock {
+                mock.request_errors(produce, &[error]);
+            }
+        })
+        .await
     }
 
     /// Ends every connection and listens again, with what is stored.
     pub(crate) async fn restart(&self) -> Result<(), FixtureError> {
-        let restarted = self
-            .ask(|state| {
-                state.mock.broker_down(-1)?;
-                state.mock.broker_up(-1)
-            })
-            .await?;
-        Ok(restarted?)
+        self.ask(|state| {
+            let mock = state.mock.as_ref();
+            let mock = mock.ok_or_else(|| FixtureError::new("real brokers are left alone"))?;
+            mock.broker_down(-1)?;
+            Ok(mock.broker_up(-1)?)
+        })
+        .await?
     }
 
     /// The names of all topics.
@@ -126,10 +144,9 @@ impl Brokers {
 }
 
 impl State {
-    fn new() -> Self {
-        let mock = MockCluster::new(1).unwrap();
+    fn new(address: String, mock: Option<MockCluster<'static, DefaultProducerContext>>) -> Self {
         let consumer = ClientConfig::new()
-            .set("bootstrap.servers", mock.bootstrap_servers())
+            .set("bootstrap.servers", &address)
             .set("group.id", "reader")
             .set("enable.auto.commit", "false")
             .set("fetch.wait.max.ms", "5")
@@ -138,10 +155,30 @@ impl State {
             .create()
             .unwrap();
         Self {
+            address,
             mock,
             consumer,
             read: BTreeMap::new(),
         }
+    }
+
+    fn create(&self, topic: &str) -> Result<(), FixtureError> {
+        if let Some(mock) = &self.mock {
+            return Ok(mock.create_topic(topic, PARTITION + 1, 1)?);
+        }
+        let admin: AdminClient<_> = ClientConfig::new()
+            .set("bootstrap.servers", &self.address)
+            .create()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let topic = NewTopic::new(topic, PARTITION + 1, TopicReplication::Fixed(1));
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+        for created in runtime.block_on(admin.create_topics([&topic], &options))? {
+            created
+                .map_err(|(topic, code)| FixtureError::new(format!("create {topic}: {code}")))?;
+        }
+        Ok(())
     }
 
     fn stored(&mut self, topic: &str) -> Result<Vec<OwnedMessage>, FixtureError> {

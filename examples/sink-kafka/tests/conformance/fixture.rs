@@ -1,10 +1,10 @@
-//! Topics of brokers that a case has for itself.
+//! Topics of a case's own.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dispatch_api::SinkPlugin;
+use dispatch_api::{HostServices, SinkPlugin};
 use rdkafka::message::{Headers as _, Message as _, OwnedMessage};
 use serde_json::{Value, json};
 use sink_testkit::conformance::{
@@ -19,19 +19,36 @@ use crate::script::Script;
 
 pub(crate) struct TopicFixture {
     brokers: Brokers,
-    proxy: Proxy,
+    /// Between the sink and the brokers, where these are the case's own.
+    proxy: Option<Proxy>,
     script: Arc<Script>,
+    /// Tells this case's topics from those of others at the same brokers.
+    prefix: String,
     is_single: bool,
 }
 
 impl TopicFixture {
+    /// On brokers that the case has for itself.
     pub(crate) async fn mocked(runtime: &Handle, mode: &str) -> Result<Self, FixtureError> {
         let brokers = Brokers::start().await?;
         let script = Arc::new(Script::default());
+        let proxy = Proxy::start(runtime, brokers.clone(), Arc::clone(&script)).await?;
         Ok(Self {
-            proxy: Proxy::start(runtime, brokers.clone(), Arc::clone(&script)).await?,
+            proxy: Some(proxy),
             brokers,
             script,
+            prefix: String::new(),
+            is_single: mode == SINGLE,
+        })
+    }
+
+    /// On real brokers, which others use as well.
+    pub(crate) async fn live(brokers: String, mode: &str) -> Result<Self, FixtureError> {
+        Ok(Self {
+            proxy: None,
+            brokers: Brokers::at(brokers).await?,
+            script: Arc::default(),
+            prefix: format!("{}-", HostServices::new().new_envelope_id()),
             is_single: mode == SINGLE,
         })
     }
@@ -65,25 +82,35 @@ impl SinkFixture for TopicFixture {
     }
 
     async fn create(&self, name: &str) -> Result<Destination, FixtureError> {
-        self.brokers.create(name).await?;
+        let name = format!("{}{name}", self.prefix);
+        self.brokers.create(&name).await?;
         Ok(Destination::new(name))
     }
 
     fn missing(&self) -> Destination {
-        Destination::new("nobody-made-this")
+        Destination::new(format!("{}nobody-made-this", self.prefix))
     }
 
     fn options(&self, destination: &Destination) -> Value {
+        let brokers = match &self.proxy {
+            Some(proxy) => proxy.address(),
+            None => self.brokers.address().to_owned(),
+        };
         // A restart takes the client as long as it waits for the next try.
         let mut properties = json!({"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100});
         if self.is_single {
             properties["batch.num.messages"] = 1.into();
         }
         json!({
-            "brokers": [self.proxy.address()],
+            "brokers": brokers.split(',').collect::<Vec<_>>(),
             "topic": destination.name(),
             "properties": properties,
         })
+    }
+
+    fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
+        let wide = json!({ "inline_max_bytes": 5_000, "max_message_bytes": 4_000 });
+        vec![(wide, ["inline_max_bytes", "max_message_bytes"])]
     }
 
     async fn stored(&self, destination: &Destination) -> Result<Vec<StoredMessage>, FixtureError> {
@@ -92,11 +119,15 @@ impl SinkFixture for TopicFixture {
     }
 
     async fn destinations(&self) -> Result<Vec<String>, FixtureError> {
-        self.brokers.topics().await
+        let mut topics = self.brokers.topics().await?;
+        topics.retain(|topic| topic.starts_with(&self.prefix));
+        Ok(topics)
     }
 
     fn faults(&self) -> Option<&dyn FaultScript> {
-        Some(&*self.script)
+        self.proxy
+            .as_ref()
+            .map(|_| &*self.script as &dyn FaultScript)
     }
 
     async fn restart(&self) -> Result<(), FixtureError> {

@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     reason = "a test that cannot go on stops here"
 )]
+#![allow(dead_code, reason = "shared with the suite on real brokers")]
 
 mod adapter;
 mod brokers;

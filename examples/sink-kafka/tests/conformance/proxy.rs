@@ -108,7 +108,6 @@ impl Connection {
                     Play::Pass => {}
                     Play::HoldRequest(gate) => gate.pass().await,
                     Play::HoldReply(gate) => self.at_reply(head.correlation, AtReply::Hold(gate)),
-                    Play::Swallow => continue,
                     Play::Refuse(error) => {
                         let told = self.brokers.refuse(error).await;
                         told.map_err(|error| io::Error::other(error.to_string()))?;

@@ -40,8 +40,6 @@ pub(crate) enum Play {
     HoldRequest(Arc<Gate>),
     /// Hands it on, and holds its reply.
     HoldReply(Arc<Gate>),
-    /// Neither hands it on nor answers.
-    Swallow,
     /// Hands it on to brokers that refuse it.
     Refuse(Error),
 }
@@ -101,7 +99,6 @@ fn play(fault: &Fault) -> Play {
     match fault {
         Fault::HoldRequest(gate) => Play::HoldRequest(Arc::clone(gate)),
         Fault::HoldReply(gate) => Play::HoldReply(Arc::clone(gate)),
-        Fault::Silence => Play::Swallow,
         Fault::Row(name) => {
             let row = ROWS.iter().find(|(known, _)| known == name);
             Play::Refuse(row.expect("the suite plays rows of the profile").1)

@@ -60,8 +60,14 @@ pub(super) fn validate(raw: RawConfig, problems: Problems) -> Result<NatsSinkCon
         "connect_timeout_ms",
         raw.connect_timeout_ms,
         DEFAULT_CONNECT_TIMEOUT_MS.min(timeout_ms),
-        1..=timeout_ms,
+        TIMEOUT_MS,
     );
+    if connect_timeout_ms > timeout_ms {
+        check.problems.add(
+            "connect_timeout_ms",
+            format!("expected at most timeout_ms ({timeout_ms}), which it is a part of"),
+        );
+    }
     let credentials = check.credentials(raw.token, raw.user, raw.password, raw.credentials_file);
     let root_certificates = check.root_certificates(
         raw.tls

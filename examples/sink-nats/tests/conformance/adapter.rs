@@ -75,6 +75,7 @@ fn profile(mode: &str) -> Profile {
             Capability::Restart,
             Capability::ForbiddenDestination,
             Capability::Credentials,
+            Capability::Conflicts,
             Capability::Telemetry,
             Capability::Description,
         ])

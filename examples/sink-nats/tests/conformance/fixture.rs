@@ -181,6 +181,14 @@ impl SinkFixture for StreamFixture {
         vec![SECRET.to_owned()]
     }
 
+    fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
+        let wide = json!({ "inline_max_bytes": 5_000, "max_message_bytes": 4_000 });
+        vec![
+            (wide, ["inline_max_bytes", "max_message_bytes"]),
+            (json!({ "token": "another-s3cret-0c5e" }), ["token", "user"]),
+        ]
+    }
+
     async fn stored(&self, destination: &Destination) -> Result<Vec<StoredMessage>, FixtureError> {
         let stream = destination.name();
         let mut read = self.read.lock().await;

@@ -87,7 +87,7 @@ async fn serve(client: TcpStream, server: String, script: Arc<Script>) {
         () = to_server => {}
         _ = write(client, for_client) => {}
         _ = requests(from_client, &connection) => {}
-        _ = replies(from_server, &connection) => {}
+        () = replies(from_server, &connection) => {}
     }
 }
 
@@ -159,9 +159,11 @@ async fn requests(from: OwnedReadHalf, connection: &Arc<Connection>) -> io::Resu
     Ok(())
 }
 
-async fn replies(from: OwnedReadHalf, connection: &Connection) -> io::Result<()> {
+/// Ends at a reply that has to be lost. Whatever else ends it, what came before is told
+/// first, and then the connection ends.
+async fn replies(from: OwnedReadHalf, connection: &Connection) {
     let mut from = BufReader::new(from);
-    while let Some(frame) = Frame::read(&mut from).await? {
+    while let Ok(Some(frame)) = Frame::read(&mut from).await {
         let fault = match frame.verb() {
             "MSG" | "HMSG" => connection
                 .at_reply
@@ -175,7 +177,7 @@ async fn replies(from: OwnedReadHalf, connection: &Connection) -> io::Result<()>
             continue;
         };
         match &*fault {
-            Fault::LoseReply => return Ok(()),
+            Fault::LoseReply => return,
             Fault::Garbage(garbage) => {
                 let payload = garbled(*garbage, &frame.payload());
                 let reply = message(frame.word(1), frame.word(2), payload);
@@ -192,9 +194,8 @@ async fn replies(from: OwnedReadHalf, connection: &Connection) -> io::Result<()>
             }
         }
     }
-    // What came before the end is told first.
     send(&connection.to_client, Bytes::new());
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn message(subject: &str, id: &str, payload: impl AsRef<[u8]>) -> Vec<u8> {
