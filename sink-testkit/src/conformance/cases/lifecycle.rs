@@ -32,10 +32,6 @@ pub(super) const CASES: &[Case] = &[
     )
     .needs_faults(&[FaultKind::HoldReply]),
     case!(
-        a_sink_may_outlive_the_runtime_of_its_first_delivery,
-        "a sink that delivered on a runtime that ended delivers on the next"
-    ),
-    case!(
         tasks_do_not_pile_up,
         "building, using, draining and dropping a sink twenty times leaves no task behind"
     ),
@@ -138,58 +134,6 @@ async fn dropping_a_sink_with_work_under_way_is_quiet(context: &Context<'_>) -> 
     let envelope = context.envelope();
     context.deliver_ok(&*control, &envelope).await?;
     context.judge(&destination, Duplicates::Forbidden).await
-}
-
-async fn a_sink_may_outlive_the_runtime_of_its_first_delivery(context: &Context<'_>) -> Checked {
-    let destination = context.destination().await?;
-    let sink = context.build(&destination)?;
-    let on_first = std::sync::Arc::clone(&sink);
-    let first = context.envelope();
-    let ctx = context.first_attempt();
-    context.step("deliver on a runtime that ends");
-    // The case's own runtime serves the destination meanwhile.
-    let other = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime can be made");
-        let answer = runtime.block_on(on_first.deliver(&first, &ctx));
-        runtime.shutdown_background();
-        answer.map_err(|error| error.to_string())
-    });
-    let answer = context
-        .within(context.profile().patience(), "the first runtime", other)
-        .await?;
-    match answer {
-        Ok(Ok(_)) => {}
-        Ok(Err(text)) => return Err(Failure::new("deliver on the first runtime", "Ok", text)),
-        Err(_) => {
-            return Err(Failure::new(
-                "deliver on the first runtime",
-                "Ok",
-                "a panic",
-            ));
-        }
-    }
-    let second = context.envelope();
-    // What is left of the first runtime may cost one retry, and must not hang.
-    let mut answers = Vec::new();
-    for _ in 0..2 {
-        let one = context.deliver(&*sink, &second);
-        let limit = context.profile().timeout * 2;
-        let answer = context
-            .within(limit, "deliver on the second runtime", one)
-            .await?;
-        answers.push(answer.map_err(|error| error.to_string()));
-        if answers.iter().any(Result::is_ok) {
-            return Ok(());
-        }
-    }
-    Err(Failure::new(
-        "deliver on the second runtime",
-        "Ok, at the latest for the retry",
-        format!("{answers:?}"),
-    ))
 }
 
 async fn tasks_do_not_pile_up(context: &Context<'_>) -> Checked {

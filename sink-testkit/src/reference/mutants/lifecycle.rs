@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dispatch_api::DrainReport;
 use tokio::runtime::Handle;
 
-use super::tools::{Patched, calling, delivering};
+use super::tools::{Patched, delivering};
 use super::{Mutant, Seam};
-use crate::reference::{Request, WireError};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -110,44 +109,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     let answer = inner.deliver(&envelope, &ctx).await;
                     *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
                     answer
-                })
-            })
-        }),
-    ),
-    Mutant::new(
-        "TaskOnFirstRuntime",
-        "sends through a task that lives on the runtime of the first delivery",
-        "a_sink_may_outlive_the_runtime_of_its_first_delivery",
-        "deliver on the second runtime",
-        Seam::Wire(|inner, _| {
-            type Job = (
-                Request,
-                tokio::sync::oneshot::Sender<Result<crate::reference::Reply, WireError>>,
-            );
-            let jobs: Arc<Mutex<Option<tokio::sync::mpsc::UnboundedSender<Job>>>> = Arc::default();
-            calling(inner, move |inner, request| {
-                let sender = {
-                    let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
-                    jobs.get_or_insert_with(|| {
-                        let (sender, mut jobs) = tokio::sync::mpsc::unbounded_channel::<Job>();
-                        tokio::spawn(async move {
-                            while let Some((request, answer)) = jobs.recv().await {
-                                let inner = Arc::clone(&inner);
-                                tokio::spawn(async move {
-                                    let _ = answer.send(inner.call(request).await);
-                                });
-                            }
-                        });
-                        sender
-                    })
-                    .clone()
-                };
-                Box::pin(async move {
-                    let (answer, answered) = tokio::sync::oneshot::channel();
-                    if sender.send((request, answer)).is_err() {
-                        return Err(WireError::NotSent);
-                    }
-                    answered.await.unwrap_or(Err(WireError::Lost))
                 })
             })
         }),
