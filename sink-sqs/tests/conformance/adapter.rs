@@ -70,7 +70,7 @@ fn profile(mode: &str) -> Profile {
     profile.carries_empty_attributes = false;
     profile.error_table = error_table();
     if is_fifo {
-        profile = profile.with_capabilities([Capability::Key]);
+        profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
     }
     if is_batched {
         profile = profile.with_capabilities([Capability::Ceilings]);

@@ -90,9 +90,10 @@ fn profile(mode: &str) -> Profile {
     ]);
     profile.carries_empty_attributes = false;
     if is_fifo {
-        profile = profile.with_capabilities([Capability::Key]);
+        profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
     }
     if is_batched {
+        profile = profile.with_capabilities([Capability::Ceilings]);
         profile.batching = Some(
             Batching::new(Duration::from_millis(20), 10)
                 .with_max_bytes(MAX_MESSAGE_BYTES)

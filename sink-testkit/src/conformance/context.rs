@@ -19,6 +19,7 @@ use super::failure::{Checked, Failure, check};
 use super::fault::{Fault, FaultScript, Rule};
 use super::fixture::{Destination, FixtureError, SinkFixture, StoredMessage};
 use super::history::{Duplicates, History};
+use super::observe::Observer;
 use super::profile::Profile;
 use crate::sqs::Hold;
 
@@ -69,6 +70,12 @@ impl<'f> Context<'f> {
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// An observer of what this adapter answers for.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer::new().without_wire_logs(self.profile.wire_logs)
     }
 
     /// A random number in `0..bound`.

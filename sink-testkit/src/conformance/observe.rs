@@ -24,6 +24,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 pub struct Observer {
     recorder: Arc<Counts>,
     text: Arc<Mutex<Vec<u8>>>,
+    /// Whose records of level trace are left out.
+    wire_logs: &'static [&'static str],
 }
 
 impl Observer {
@@ -31,6 +33,14 @@ impl Observer {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Leaves out records of level trace of targets that begin like one of these: see
+    /// [`Profile::wire_logs`](super::Profile::wire_logs).
+    #[must_use]
+    pub fn without_wire_logs(mut self, targets: &'static [&'static str]) -> Self {
+        self.wire_logs = targets;
+        self
     }
 
     /// The recorder, for `metrics::set_default_local_recorder`.
@@ -47,7 +57,9 @@ impl Observer {
         INSTALLED.call_once(|| {
             // One subscriber for all threads: what is enabled is cached for the process, and
             // subscribers that come and go race with that.
-            let is_heard = dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some));
+            let is_heard = dynamic_filter_fn(|metadata, _| {
+                HEARD.with_borrow(|heard| heard.as_ref().is_some_and(|heard| heard.hears(metadata)))
+            });
             let layer = tracing_subscriber::fmt::layer()
                 .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
                 .with_ansi(false)
@@ -58,7 +70,10 @@ impl Observer {
                 eprintln!("another subscriber is installed: the suite hears nothing");
             }
         });
-        let before = HEARD.replace(Some(Arc::clone(&self.text)));
+        let before = HEARD.replace(Some(Heard {
+            text: Arc::clone(&self.text),
+            wire_logs: self.wire_logs,
+        }));
         Listening {
             before,
             _of_this_thread: PhantomData,
@@ -176,13 +191,30 @@ impl Recorder for Counts {
 
 thread_local! {
     /// Who listens on this thread.
-    static HEARD: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
+    static HEARD: RefCell<Option<Heard>> = const { RefCell::new(None) };
+}
+
+#[derive(Debug)]
+struct Heard {
+    text: Arc<Mutex<Vec<u8>>>,
+    wire_logs: &'static [&'static str],
+}
+
+impl Heard {
+    fn hears(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        let is_wire_log = *metadata.level() == tracing::Level::TRACE
+            && self
+                .wire_logs
+                .iter()
+                .any(|target| metadata.target().starts_with(target));
+        !is_wire_log
+    }
 }
 
 /// Somebody listens on this thread until it is dropped.
 #[derive(Debug)]
 pub struct Listening {
-    before: Option<Arc<Mutex<Vec<u8>>>>,
+    before: Option<Heard>,
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -197,8 +229,8 @@ struct Writer;
 impl io::Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         HEARD.with_borrow(|heard| {
-            if let Some(text) = heard {
-                lock(text).extend_from_slice(bytes);
+            if let Some(heard) = heard {
+                lock(&heard.text).extend_from_slice(bytes);
             }
         });
         Ok(bytes.len())

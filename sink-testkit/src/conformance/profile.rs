@@ -35,6 +35,10 @@ pub struct Profile {
     pub carries_empty_attributes: bool,
     /// The faults of the destination, and what the sink has to make of each.
     pub error_table: Vec<ErrorRow>,
+    /// Targets, by how they begin, of a client whose records of level trace show what it
+    /// sends and receives, and whose documentation or the adapter's says so: the suite does
+    /// not look for payloads there. Default none.
+    pub wire_logs: &'static [&'static str],
     /// Whether a test's clock runs on its own. Default [`Clock::Real`].
     pub clock: Clock,
 }
@@ -52,6 +56,7 @@ impl Profile {
             requests_per_delivery: 1,
             carries_empty_attributes: true,
             error_table: Vec::new(),
+            wire_logs: &[],
             clock: Clock::Real,
         }
     }
@@ -141,10 +146,15 @@ pub enum Capability {
     Credentials,
     /// The ordering key, or the group for fairness, is seen at the destination.
     Key,
+    /// A key has a length and an alphabet, and what does not fit is refused.
+    BoundedKey,
     /// The fixture moves the destination's clock.
     MovableClock,
     /// The sink bounds what waits in it, and refuses more with `RetryAfter`.
     Ceilings,
+    /// The sink bounds what waits in it by means of its own, and not by the options that
+    /// [`Capability::Ceilings`] stands for.
+    OwnBounds,
     /// Requests are counted by metrics and spans with OpenTelemetry's messaging names.
     Telemetry,
     /// The sink describes its destination.
@@ -172,8 +182,10 @@ impl Capability {
             Self::ForbiddenDestination => "a forbidden destination",
             Self::Credentials => "credentials in the options",
             Self::Key => "a key at the destination",
+            Self::BoundedKey => "a bounded key",
             Self::MovableClock => "moving the destination's clock",
             Self::Ceilings => "ceilings of what waits",
+            Self::OwnBounds => "bounds of its own",
             Self::Telemetry => "messaging metrics and spans",
             Self::Description => "a description",
             Self::Conflicts => "options that contradict each other",

@@ -76,7 +76,7 @@ impl ReferenceAdapter {
         profile.clock = Clock::Paused;
         profile.error_table = error_table();
         if is_ordered {
-            profile = profile.with_capabilities([Capability::Key]);
+            profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
         }
         if is_batched {
             profile = profile.with_capabilities([Capability::Ceilings]);

@@ -68,7 +68,8 @@ impl Drop for Hold {
 }
 
 impl Gate {
-    pub(crate) async fn pass(&self) {
+    /// Arrives, and returns once the gate is open.
+    pub async fn pass(&self) {
         self.arrivals.send_modify(|count| *count += 1);
         let mut is_open = self.is_open.subscribe();
         // The sender lives in the gate that is borrowed here, so the wait cannot fail.

@@ -60,7 +60,7 @@ pub(super) const CASES: &[Case] = &[
         a_key_that_does_not_fit_is_refused_unsent,
         "a tenant or source that makes no key of the destination is Permanent, and is never cut"
     )
-    .needs_capabilities(&[Capability::Order, Capability::Key]),
+    .needs_capabilities(&[Capability::Order, Capability::BoundedKey]),
     case!(
         the_key_is_the_same_after_a_rebuild,
         "another instance of the sink gives the same key"

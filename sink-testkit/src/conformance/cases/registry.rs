@@ -272,7 +272,9 @@ async fn declared_guarantees_match_the_profile(context: &Context<'_>) -> Checked
 async fn declared_admission_matches_the_profile(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
-    let declared = match context.profile().has(Capability::Ceilings) {
+    let profile = context.profile();
+    let bounds_itself = profile.has(Capability::Ceilings) || profile.has(Capability::OwnBounds);
+    let declared = match bounds_itself {
         true => Admission::SelfLimited,
         false => Admission::HostLimited,
     };

@@ -116,7 +116,7 @@ async fn secrets_are_not_in_errors_that_echo(context: &Context<'_>) -> Checked {
     let page = format!("<html>you sent: {}</html>", secrets.join(" "));
     let json = format!(r#"{{"__type":"Echo","message":"{}"}}"#, secrets.join(" "));
     for (status, body) in [(502, page), (400, json)] {
-        let observer = Observer::new();
+        let observer = context.observer();
         let listening = observer.listen();
         context.play(&destination, Fault::ForeignError(status, body))?;
         let envelope = context.envelope();
@@ -144,14 +144,14 @@ async fn use_it(context: &Context<'_>, destination: &Destination, observer: &Obs
 async fn secrets_are_not_in_logs_or_metrics(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;
     let secrets = context.fixture().secrets(&destination);
-    let observer = Observer::new();
+    let observer = context.observer();
     use_it(context, &destination, &observer).await?;
     absent("what was told", &secrets, &observer.everything())
 }
 
 async fn proofs_are_not_in_logs(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;
-    let observer = Observer::new();
+    let observer = context.observer();
     use_it(context, &destination, &observer).await?;
     let proofs = context.fixture().proofs();
     absent("what was told of requests", &proofs, &observer.everything())

@@ -8,7 +8,7 @@ use dispatch_api::{Envelope, ErrorClass, HeaderField};
 use crate::conformance::case::case;
 use crate::conformance::{
     Capability, Case, Checked, Context, Duplicates, EntryFault, ErrorRow, Failure, Fault,
-    FaultKind, Hold, Observer, Scanner, check, check_eq,
+    FaultKind, Hold, Scanner, check, check_eq,
 };
 
 /// The counter of messages that were answered, by OpenTelemetry's name.
@@ -71,7 +71,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn a_success_is_counted_when_it_is_known(context: &Context<'_>) -> Checked {
-    let observer = Observer::new();
+    let observer = context.observer();
     let _metrics = metrics::set_default_local_recorder(observer.metrics());
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
@@ -113,7 +113,7 @@ fn rows(context: &Context<'_>) -> Checked<(ErrorRow, ErrorRow)> {
 
 async fn failures_are_counted_by_code(context: &Context<'_>) -> Checked {
     let (transient, config) = rows(context)?;
-    let observer = Observer::new();
+    let observer = context.observer();
     let _metrics = metrics::set_default_local_recorder(observer.metrics());
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
@@ -133,7 +133,7 @@ async fn failures_are_counted_by_code(context: &Context<'_>) -> Checked {
 
 async fn a_batch_is_counted_by_its_messages(context: &Context<'_>) -> Checked {
     let (transient, _) = rows(context)?;
-    let observer = Observer::new();
+    let observer = context.observer();
     let _metrics = metrics::set_default_local_recorder(observer.metrics());
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
@@ -157,7 +157,7 @@ async fn a_batch_is_counted_by_its_messages(context: &Context<'_>) -> Checked {
 }
 
 async fn a_cancelled_delivery_is_no_failure(context: &Context<'_>) -> Checked {
-    let observer = Observer::new();
+    let observer = context.observer();
     let _metrics = metrics::set_default_local_recorder(observer.metrics());
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
@@ -176,7 +176,7 @@ async fn a_cancelled_delivery_is_no_failure(context: &Context<'_>) -> Checked {
 }
 
 async fn labels_are_bounded(context: &Context<'_>) -> Checked {
-    let observer = Observer::new();
+    let observer = context.observer();
     let _metrics = metrics::set_default_local_recorder(observer.metrics());
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
@@ -208,7 +208,7 @@ async fn labels_are_bounded(context: &Context<'_>) -> Checked {
 }
 
 async fn a_span_tells_of_the_request(context: &Context<'_>) -> Checked {
-    let observer = Observer::new();
+    let observer = context.observer();
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
     let listening = observer.listen();
@@ -232,7 +232,7 @@ async fn a_span_tells_of_the_request(context: &Context<'_>) -> Checked {
 }
 
 async fn clean_runs_are_quiet(context: &Context<'_>) -> Checked {
-    let observer = Observer::new();
+    let observer = context.observer();
     let listening = observer.listen();
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
@@ -248,7 +248,7 @@ async fn clean_runs_are_quiet(context: &Context<'_>) -> Checked {
 
 async fn an_outage_does_not_flood_the_log(context: &Context<'_>) -> Checked {
     let (transient, _) = rows(context)?;
-    let observer = Observer::new();
+    let observer = context.observer();
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
     context.play_always(&destination, Fault::Row(transient.name))?;
@@ -274,7 +274,7 @@ const MARKERS: [&str; 3] = [
 ];
 
 async fn payloads_are_never_told(context: &Context<'_>) -> Checked {
-    let observer = Observer::new();
+    let observer = context.observer();
     let _metrics = metrics::set_default_local_recorder(observer.metrics());
     let _listening = observer.listen();
     let destination = context.destination().await?;
