@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
-# Runs what needs Python or Node: real clients against the in-process server, and the
-# dispatcher against SQS emulators that others wrote. Installs what it needs into .venv
-# and .integration, starts what it tests, and stops it.
+# Runs what needs Python, Node, nats-server or Docker: real clients against the in-process
+# server, the conformance suites and the dispatcher against SQS emulators that others wrote, and
+# the suites that need real brokers. Installs what it needs into .venv and .integration, and
+# nats-server from Debian where it is missing; starts what it tests, and stops it.
+#
+# The emulator and Kafka of docker-compose.integration.yml are tested as well where a
+# Docker engine answers.
 #
 # DISPATCH_HOOKS names the file of hooks to send. The default is a larger set of real ones
 # where it lies beside the checkout, else the demo's.
@@ -14,7 +18,10 @@ hooks=${DISPATCH_HOOKS:-$beside}
 work=.integration
 mkdir -p "$work"
 pids=()
+compose=(docker compose --file docker-compose.integration.yml)
+composed=
 stop() {
+    [ -z "${composed:-}" ] || "${compose[@]}" down --volumes >/dev/null 2>&1 || true
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
 }
@@ -47,8 +54,20 @@ dispatcher=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import js
 .venv/bin/pip install --quiet --disable-pip-version-check --requirement scripts/integration/requirements.txt
 npm install --silent --no-audit --no-fund --prefix "$work" fauxqs@1.9.2
 
+# The live suite of a plugin; a ledger that is not kept yet is written.
+conformance() { # PACKAGE LEDGER
+    local record=()
+    [ -f "$2" ] || record=(env UPDATE_LEDGER=1)
+    REQUIRE_LIVE=1 "${record[@]}" cargo test --quiet --package "$1" --test conformance_live
+}
+
+sqs_conformance() { # EMULATOR PORT
+    SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 conformance sink-sqs "sink-sqs/tests/ledgers/$1.toml"
+}
+
 run_emulator() { # NAME PORT
     wait_for_port "$2"
+    sqs_conformance "$1" "$2"
     .venv/bin/python scripts/integration/emulator.py "$1" "http://127.0.0.1:$2" "$dispatcher" \
         scripts/integration/dispatcher.toml "$hooks"
 }
@@ -62,3 +81,29 @@ port=$(free_port)
 FAUXQS_PORT=$port node "$work/node_modules/fauxqs/dist/cli.js" >"$work/fauxqs.log" 2>&1 &
 pids+=($!)
 run_emulator fauxqs "$port"
+
+echo "== suites that need a NATS server"
+PATH=$PATH:/usr/sbin
+if ! command -v nats-server >/dev/null; then
+    as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    "${as_root[@]}" apt-get install --yes --quiet --no-install-recommends nats-server
+fi
+REQUIRE_LIVE=1 cargo test --quiet --package sink-nats --test it --test conformance
+REQUIRE_LIVE=1 cargo test --quiet --package dispatcher --features kafka --test brokers
+
+if docker info >/dev/null 2>&1 && docker compose version >/dev/null 2>&1; then
+    echo "== containers of docker-compose.integration.yml"
+    composed=yes
+    "${compose[@]}" up --detach --wait
+    for port in 4566 9092 4222; do wait_for_port "$port"; done
+    sqs_conformance floci 4566
+    "${compose[@]}" exec -T kafka /opt/kafka/bin/kafka-topics.sh --bootstrap-server 127.0.0.1:9092 \
+        --create --if-not-exists --topic hooks --partitions 3
+    KAFKA_BROKERS=127.0.0.1:9092 KAFKA_TOPIC=hooks cargo test --quiet --package sink-kafka --test it named_brokers
+    KAFKA_BROKERS=127.0.0.1:9092 conformance sink-kafka examples/sink-kafka/tests/ledger-live.toml
+    python3 scripts/nats_stream.py 4222
+    NATS_URL=127.0.0.1:4222 cargo test --quiet --package sink-nats --test it a_named_server
+else
+    echo "== no Docker engine answers: the containers are not tested"
+fi

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
+use crate::encoding::sha256_hex;
 use crate::envelope::Envelope;
 use crate::error::SinkError;
 
@@ -249,7 +249,7 @@ pub async fn redeem(
     sha256: &str,
 ) -> Result<Bytes, ClaimError> {
     let body = store.fetch(claim).await?;
-    if hex::encode(Sha256::digest(&body)) == sha256 {
+    if sha256_hex(&body) == sha256 {
         Ok(body)
     } else {
         Err(ClaimError::Integrity)

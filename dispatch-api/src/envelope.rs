@@ -6,8 +6,9 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+use crate::encoding::sha256_hex;
 
 /// The identity of an envelope: a UUID, version 7 where this crate makes it.
 ///
@@ -322,8 +323,7 @@ impl Envelope {
     /// sinks and attempts.
     #[must_use]
     pub fn sha256(&self) -> &str {
-        self.sha256
-            .get_or_init(|| hex::encode(Sha256::digest(&self.body)))
+        self.sha256.get_or_init(|| sha256_hex(&self.body))
     }
 
     /// The key by which a consumer recognises a repeat: tenant (`default` where

@@ -4,6 +4,7 @@ mod batcher;
 mod claim;
 mod context;
 mod drain;
+mod encoding;
 mod envelope;
 mod error;
 mod headers;

@@ -288,6 +288,8 @@ fn refused(answer: &Answer, about: About<'_>, asked: &Asked<'_>) -> SinkError {
         asked,
     );
     let outcome = match answer.status {
+        // It failed at some point or other, whatever the status says.
+        _ if verdict.code == "InternalFailure" => Outcome::Unknown,
         400..=499 => Outcome::NotStored,
         _ => Outcome::Unknown,
     };

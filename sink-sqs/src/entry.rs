@@ -7,6 +7,7 @@ use dispatch_api::{DeliveryContext, Envelope, Message, SinkError};
 use crate::config::SqsSinkConfig;
 use crate::digest::{self, DigestValue, HexDigest};
 use crate::group::{Fault, check_id};
+use crate::scratch::Scratch;
 
 /// The data type of every attribute that this sink sends.
 pub(crate) const DATA_TYPE: &str = "String";
@@ -17,6 +18,8 @@ pub(crate) const DATA_TYPE: &str = "String";
 pub(crate) struct Entry<'a> {
     /// The message's JSON text.
     pub(crate) body: &'a str,
+    /// The same as a JSON string.
+    pub(crate) quoted_body: &'a str,
     /// Names and values, none of them empty.
     pub(crate) attributes: Vec<(&'static str, Cow<'a, str>)>,
     /// On a FIFO queue always, else only when configured.
@@ -40,10 +43,10 @@ impl<'a> Entry<'a> {
         envelope: &Envelope,
         ctx: &DeliveryContext,
         message: &'a Message<'_>,
-        scratch: &'a mut String,
+        scratch: &'a mut Scratch,
     ) -> Result<Self, SinkError> {
-        message.encode_into(scratch);
-        let body: &str = scratch;
+        message.encode_quoted_into(&mut scratch.text, &mut scratch.quoted);
+        let body = &*scratch.text;
         let mut attributes = message.attributes();
         // The service refuses an empty value, and has no other word for "none".
         attributes.retain(|(_, value)| !value.is_empty());
@@ -52,9 +55,9 @@ impl<'a> Entry<'a> {
         if size > max {
             return Err(too_large(size, max));
         }
-        check_characters("the body", body)?;
-        // The last first: the idempotency key is made of the dedupe key behind it,
-        // which is the one to name.
+        // The body needs no check: a message escapes what the service refuses. The last
+        // first: the idempotency key is made of the dedupe key behind it, which is the one
+        // to name.
         for (name, value) in attributes.iter().rev() {
             check_characters(name, value)?;
         }
@@ -76,6 +79,7 @@ impl<'a> Entry<'a> {
         }
         Ok(Self {
             body,
+            quoted_body: &scratch.quoted,
             attributes,
             group_id,
             deduplication_id,
@@ -108,13 +112,13 @@ fn accounted_size(body: &str, attributes: &[(&'static str, Cow<'_, str>)]) -> us
     body.len() + attributes
 }
 
-fn check_characters(what: &str, text: &str) -> Result<(), SinkError> {
+fn check_characters(name: &str, text: &str) -> Result<(), SinkError> {
     match first_refused(text) {
         None => Ok(()),
         Some(refused) => Err(SinkError::permanent(
             "InvalidCharacters",
             format!(
-                "{what} holds U+{:04X}, which the service refuses: it takes tab, line feed, \
+                "{name} holds U+{:04X}, which the service refuses: it takes tab, line feed, \
                  carriage return and everything from U+0020 but U+FFFE and U+FFFF",
                 u32::from(refused)
             ),
@@ -170,7 +174,7 @@ fn invalid_deduplication_id(fault: Fault) -> SinkError {
 mod tests {
     use super::*;
     use crate::protocol;
-    use dispatch_api::HostServices;
+    use dispatch_api::{HeaderField, HostServices};
     use proptest::prelude::*;
     use serde_json::Value;
 
@@ -196,7 +200,7 @@ mod tests {
         look: impl FnOnce(Entry<'_>) -> T,
     ) -> Result<T, SinkError> {
         let message = Message::for_delivery(envelope, ctx, config.inline_max_bytes()).unwrap();
-        Entry::plan(config, envelope, ctx, &message, &mut String::new()).map(look)
+        Entry::plan(config, envelope, ctx, &message, &mut Scratch::default()).map(look)
     }
 
     fn check(
@@ -364,6 +368,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_message_holds_a_character_that_the_service_refuses(
+            text in proptest::collection::vec(any::<char>().prop_union(prop::char::range('\0', '\u{1f}')).or(prop::char::range('\u{fff0}', '\u{ffff}')), 0..20),
+        ) {
+            let text: String = text.into_iter().collect();
+            let envelope = envelope()
+                .with_content_type(&*text)
+                .with_headers([HeaderField::new("a", &*text)])
+                .with_trace(&*text, Some(text.clone()));
+            let body = plan(&config(STANDARD), &envelope, &direct(), |entry| entry.body.to_owned());
+            prop_assert_eq!(first_refused(&body.unwrap()), None);
+        }
+
         #[test]
         fn the_planned_size_is_that_of_the_request_recounted(
             body in proptest::collection::vec(any::<u8>(), 0..200),

@@ -50,29 +50,28 @@ pub(crate) fn send_message_batch<'a>(
 
 /// The position that an entry's id stands for.
 pub(crate) fn position(id: &str) -> Option<usize> {
-    let index: usize = id.parse().ok()?;
     // `+1` and `01` are nobody's ids.
-    (index.to_string() == id).then_some(index)
+    let is_written_so = id == "0" || !id.starts_with(['0', '+']);
+    id.parse().ok().filter(|_| is_written_so)
 }
 
 /// The members of one message, without braces.
 pub(crate) fn members(entry: &Entry<'_>) -> String {
-    // Every quote of the body, which is JSON itself, is escaped once more. Many messages
-    // wait at once, so the room is what is usual and not what is possible.
-    const ESCAPES_AND_FRAME: usize = 384;
+    // Many messages wait at once, so the room is what is usual and not what is possible.
+    const IDS_AND_FRAME: usize = 192;
     let attributes: usize = entry
         .attributes
         .iter()
-        .map(|(name, value)| name.len() + value.len() + 48)
+        .map(|(name, value)| name.len() + value.len() + 44)
         .sum();
-    let mut out = String::with_capacity(entry.body.len() + attributes + ESCAPES_AND_FRAME);
+    let mut out = String::with_capacity(entry.quoted_body.len() + attributes + IDS_AND_FRAME);
     push_members(&mut out, entry);
     out
 }
 
 fn push_members(out: &mut String, entry: &Entry<'_>) {
     out.push_str("\"MessageBody\":");
-    push_json_string(out, entry.body);
+    out.push_str(entry.quoted_body);
     // An empty object is not the same as none: the service refuses it.
     if !entry.attributes.is_empty() {
         out.push_str(",\"MessageAttributes\":{");
@@ -80,10 +79,12 @@ fn push_members(out: &mut String, entry: &Entry<'_>) {
             if index > 0 {
                 out.push(',');
             }
-            push_json_string(out, name);
-            out.push_str(":{\"DataType\":");
-            push_json_string(out, DATA_TYPE);
-            out.push_str(",\"StringValue\":");
+            // Names are this workspace's own, of letters and underscores.
+            out.push('"');
+            out.push_str(name);
+            out.push_str("\":{\"DataType\":\"");
+            out.push_str(DATA_TYPE);
+            out.push_str("\",\"StringValue\":");
             push_json_string(out, value);
             out.push('}');
         }
@@ -197,8 +198,16 @@ pub(crate) struct ErrorDocument {
 }
 
 impl ErrorDocument {
-    /// Reads the members that are there and are text; anything else has none.
+    /// Reads the members that are there and are text; anything else has none. Of a document
+    /// of the older protocol it reads the code alone: what is escaped in XML could repeat
+    /// the message unrecognised.
     pub(crate) fn parse(body: &[u8]) -> Self {
+        if body.trim_ascii_start().starts_with(b"<") {
+            return Self {
+                code: code_of_xml(body),
+                ..Self::default()
+            };
+        }
         let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
             return Self::default();
         };
@@ -207,13 +216,24 @@ impl ErrorDocument {
             _ => None,
         };
         Self {
-            code: text("code"),
+            code: text("code").or_else(|| text("Code")),
             kind: text("__type"),
             message: text("message")
                 .or_else(|| text("Message"))
                 .or_else(|| text("errorMessage")),
         }
     }
+}
+
+/// The code of `<ErrorResponse><Error><Code>…</Code>`, or of the bare `<Error>`.
+fn code_of_xml(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    let (_, error) = text.split_once("<Error>")?;
+    let (error, _) = error.split_once("</Error>")?;
+    let (_, code) = error.split_once("<Code>")?;
+    let (code, _) = code.split_once("</Code>")?;
+    let is_code = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_graphic());
+    (is_code && !code.contains(['<', '&'])).then(|| code.to_owned())
 }
 
 #[cfg(test)]
@@ -224,6 +244,7 @@ mod tests {
     fn entry() -> Entry<'static> {
         Entry {
             body: r#"{"v":1,"x":"✓"}"#,
+            quoted_body: r#""{\"v\":1,\"x\":\"✓\"}""#,
             attributes: vec![
                 ("ankusa_id", Cow::Borrowed("i-1")),
                 ("ankusa_dedupe_key", Cow::Borrowed("a\"b")),
@@ -336,7 +357,28 @@ mod tests {
             read(r#"{"code":403,"errorMessage":"m","__type":""}"#),
             (None, None, some("m"))
         );
-        for body in ["", "<html></html>", "[1]", "\"text\"", "{\"__type\""] {
+        assert_eq!(
+            read(r#"{"Code":"X","Message":"m"}"#),
+            (some("X"), None, some("m"))
+        );
+        let response = "<?xml version=\"1.0\"?>\n<ErrorResponse xmlns=\"http://x/\"><Error>\
+                        <Type>Sender</Type><Code>AWS.X</Code><Message>m</Message></Error>\
+                        <RequestId>r</RequestId></ErrorResponse>";
+        assert_eq!(read(response), (some("AWS.X"), None, None));
+        let bare = " <Error><Code>X</Code></Error>";
+        assert_eq!(read(bare), (some("X"), None, None));
+        for body in [
+            "",
+            "<html></html>",
+            "<Code>X</Code>",
+            "<Error><Code></Code></Error>",
+            "<Error><Code>X</Error></Code>",
+            "<Error><Code>a <b>word</b></Code></Error>",
+            "<Error><Code>&lt;</Code></Error>",
+            "[1]",
+            "\"text\"",
+            "{\"__type\"",
+        ] {
             assert_eq!(read(body), (None, None, None), "{body}");
         }
     }

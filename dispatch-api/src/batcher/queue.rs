@@ -4,9 +4,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use tokio::time::Instant;
 
 use super::settings::{BatchSettings, FlushReason, QueueFull};
+
+/// Every entry is looked up a dozen times on its way through. The hash is seeded at random,
+/// and nobody outside sees what it costs.
+type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// What one entry brings along.
 #[derive(Debug)]
@@ -91,20 +97,20 @@ pub(super) struct Load {
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     settings: BatchSettings,
-    lanes: HashMap<LaneKey, Lane<T>>,
+    lanes: Map<LaneKey, Lane<T>>,
     /// The listed lanes by the number of their head: the first one is due first.
     heads: BTreeMap<u64, LaneKey>,
     /// The listed lanes by the tenant and the number of their head.
-    tenants: HashMap<Arc<str>, BTreeMap<u64, LaneKey>>,
+    tenants: Map<Arc<str>, BTreeMap<u64, LaneKey>>,
     /// Whose turn it is. Holds every tenant with a listed lane once, and perhaps some
     /// that have none any more.
     turns: VecDeque<Arc<str>>,
-    in_turns: HashSet<Arc<str>>,
+    in_turns: HashSet<Arc<str>, RandomState>,
     /// What waits in listed lanes.
     ready: Load,
     /// What was admitted and is not answered.
     unanswered: Load,
-    unanswered_by_tenant: HashMap<Arc<str>, usize>,
+    unanswered_by_tenant: Map<Arc<str>, usize>,
     requests: usize,
     next_number: u64,
     /// Entries with a smaller number do not linger.
@@ -115,14 +121,14 @@ impl<T> Queue<T> {
     pub(super) fn new(settings: BatchSettings) -> Self {
         Self {
             settings,
-            lanes: HashMap::new(),
+            lanes: Map::default(),
             heads: BTreeMap::new(),
-            tenants: HashMap::new(),
+            tenants: Map::default(),
             turns: VecDeque::new(),
-            in_turns: HashSet::new(),
+            in_turns: HashSet::default(),
             ready: Load::default(),
             unanswered: Load::default(),
-            unanswered_by_tenant: HashMap::new(),
+            unanswered_by_tenant: Map::default(),
             requests: 0,
             next_number: 0,
             flush_below: 0,

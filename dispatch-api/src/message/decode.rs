@@ -8,10 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use sha2::{Digest, Sha256};
 
 use super::{Content, Message};
 use crate::claim::ClaimRef;
+use crate::encoding::sha256_hex;
 use crate::envelope::Verification;
 
 /// The bytes are not a message. The same bytes never decode: do not retry.
@@ -270,7 +270,7 @@ fn decode_inline(body: Value<'_>, size: u64, sha256: Option<&str>) -> Result<Byt
         return Err(DecodeErrorCode::SizeMismatch.into());
     }
     if let Some(expected) = sha256
-        && hex::encode(Sha256::digest(&body)) != expected
+        && sha256_hex(&body) != expected
     {
         return Err(DecodeErrorCode::Integrity.into());
     }

@@ -2,10 +2,27 @@
 
 use std::fmt::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use super::{Content, Message};
+use crate::encoding::push_base64;
+
+macro_rules! literal {
+    ($plain:expr, $escaped:expr) => {
+        Literal {
+            plain: $plain,
+            escaped: $escaped,
+        }
+    };
+}
+
+/// The key of a member that is not the first.
+macro_rules! key {
+    ($name:literal) => {
+        literal!(
+            concat!(",\"", $name, "\":"),
+            concat!(",\\\"", $name, "\\\":")
+        )
+    };
+}
 
 impl Message<'_> {
     /// The message as JSON text, keys in one fixed order.
@@ -19,63 +36,83 @@ impl Message<'_> {
     /// speaks.
     #[must_use]
     pub fn encode(&self) -> String {
-        let mut out = String::new();
-        self.encode_into(&mut out);
-        out
+        let mut text = String::with_capacity(self.encoded_capacity());
+        self.write(&mut text);
+        text
     }
 
-    /// Appends what [`Message::encode`] gives, for a caller that has room to reuse.
-    pub fn encode_into(&self, out: &mut String) {
-        out.reserve(self.encoded_capacity());
-        let _ = write!(out, "{{\"v\":{},\"id\":", super::MESSAGE_VERSION);
-        push_json_string(out, &self.id);
-        out.push_str(",\"source_id\":");
-        push_json_string(out, &self.source_id);
-        push_nullable(out, "tenant_id", self.tenant_id.as_deref());
-        let _ = write!(out, ",\"received_at\":{}", self.received_at);
-        push_nullable(out, "content_type", self.content_type.as_deref());
-        let _ = write!(out, ",\"size\":{}", self.size);
-        push_nullable(out, "dedupe_key", self.dedupe_key.as_deref());
-        push_nullable(out, "replay_id", self.replay_id.as_deref());
-        push_nullable(
+    /// Appends what [`Message::encode`] gives to `text`, and the same as a JSON string,
+    /// quotes included, to `quoted`: for a destination whose requests are JSON and hold
+    /// messages as text. Both are written in one pass.
+    pub fn encode_quoted_into(&self, text: &mut String, quoted: &mut String) {
+        /// Quotes of the keys and of the strings, each with a backslash in front.
+        const ESCAPES: usize = 192;
+        let capacity = self.encoded_capacity();
+        text.reserve(capacity);
+        quoted.reserve(capacity + ESCAPES);
+        quoted.push('"');
+        self.write(&mut Twice { text, quoted });
+        quoted.push('"');
+    }
+
+    fn write(&self, out: &mut impl Out) {
+        const { assert!(super::MESSAGE_VERSION == 1) };
+        out.literal(literal!(r#"{"v":1,"id":"#, r#"{\"v\":1,\"id\":"#));
+        out.string(&self.id);
+        out.literal(key!("source_id"));
+        out.string(&self.source_id);
+        nullable(out, key!("tenant_id"), self.tenant_id.as_deref());
+        out.literal(key!("received_at"));
+        out.number(self.received_at);
+        nullable(out, key!("content_type"), self.content_type.as_deref());
+        out.literal(key!("size"));
+        out.number(self.size);
+        nullable(out, key!("dedupe_key"), self.dedupe_key.as_deref());
+        nullable(out, key!("replay_id"), self.replay_id.as_deref());
+        nullable(
             out,
-            "idempotency_key",
+            key!("idempotency_key"),
             self.shipped_idempotency_key.as_deref(),
         );
-        out.push_str(",\"headers\":{");
+        out.literal(literal!(r#","headers":{"#, r#",\"headers\":{"#));
         for (index, (name, value)) in self.headers.iter().enumerate() {
             if index > 0 {
-                out.push(',');
+                out.literal(same(","));
             }
-            push_json_string(out, name);
-            out.push(':');
-            push_json_string(out, value);
+            out.string(name);
+            out.literal(same(":"));
+            out.string(value);
         }
-        out.push('}');
-        push_optional(out, "sha256", self.sha256.as_deref());
+        out.literal(same("}"));
+        optional(out, key!("sha256"), self.sha256.as_deref());
         match &self.content {
             Content::Inline(body) => {
-                out.push_str(",\"body_base64\":\"");
-                STANDARD.encode_string(body, out);
-                out.push('"');
+                out.literal(key!("body_base64"));
+                out.base64(body);
             }
             Content::Claim(claim) => {
-                let _ = write!(out, ",\"claim\":\"{claim}\"");
+                out.literal(key!("claim"));
+                out.string(&claim.to_string());
             }
         }
+        out.literal(key!("verification"));
         match &self.verification {
-            None => out.push_str(",\"verification\":null"),
+            None => out.literal(same("null")),
             Some(verification) => {
-                out.push_str(",\"verification\":{\"status\":");
-                push_json_string(out, &verification.status);
-                let _ = write!(out, ",\"flagged\":{}}}", verification.flagged);
+                out.literal(literal!(r#"{"status":"#, r#"{\"status\":"#));
+                out.string(&verification.status);
+                out.literal(key!("flagged"));
+                out.literal(same(match verification.flagged {
+                    true => "true}",
+                    false => "false}",
+                }));
             }
         }
-        push_optional(out, "traceparent", self.traceparent.as_deref());
-        push_optional(out, "tracestate", self.tracestate.as_deref());
-        push_nullable(out, "instance", self.instance.as_deref());
-        push_nullable(out, "region", self.region.as_deref());
-        out.push('}');
+        optional(out, key!("traceparent"), self.traceparent.as_deref());
+        optional(out, key!("tracestate"), self.tracestate.as_deref());
+        nullable(out, key!("instance"), self.instance.as_deref());
+        nullable(out, key!("region"), self.region.as_deref());
+        out.literal(same("}"));
     }
 
     /// Enough for a message without escapes, so that the text is allocated once.
@@ -111,25 +148,109 @@ impl Message<'_> {
     }
 }
 
-fn push_nullable(out: &mut String, key: &str, value: Option<&str>) {
-    push_key(out, key);
+/// A piece of the format itself: as it stands in a message, and within a JSON string.
+#[derive(Clone, Copy)]
+struct Literal {
+    plain: &'static str,
+    escaped: &'static str,
+}
+
+/// One that needs no escape.
+const fn same(text: &'static str) -> Literal {
+    Literal {
+        plain: text,
+        escaped: text,
+    }
+}
+
+/// Where a message is written.
+trait Out {
+    fn literal(&mut self, literal: Literal);
+    fn string(&mut self, text: &str);
+    fn number(&mut self, number: impl std::fmt::Display);
+    fn base64(&mut self, bytes: &[u8]);
+}
+
+impl Out for String {
+    fn literal(&mut self, literal: Literal) {
+        self.push_str(literal.plain);
+    }
+
+    fn string(&mut self, text: &str) {
+        push_json_string(self, text);
+    }
+
+    fn number(&mut self, number: impl std::fmt::Display) {
+        let _ = write!(self, "{number}");
+    }
+
+    fn base64(&mut self, bytes: &[u8]) {
+        self.push('"');
+        push_base64(self, bytes);
+        self.push('"');
+    }
+}
+
+/// A message, and the inside of a JSON string that holds it.
+struct Twice<'a> {
+    text: &'a mut String,
+    quoted: &'a mut String,
+}
+
+impl Twice<'_> {
+    /// Writes the string that the text has from `from` on, quotes included, again. A clean
+    /// one has nothing to escape between them.
+    fn push_quoted(&mut self, from: usize, is_clean: bool) {
+        let written = &self.text[from + 1..self.text.len() - 1];
+        self.quoted.push_str("\\\"");
+        match is_clean {
+            true => self.quoted.push_str(written),
+            false => push_escaped(self.quoted, written),
+        }
+        self.quoted.push_str("\\\"");
+    }
+}
+
+impl Out for Twice<'_> {
+    fn literal(&mut self, literal: Literal) {
+        self.text.push_str(literal.plain);
+        self.quoted.push_str(literal.escaped);
+    }
+
+    fn string(&mut self, text: &str) {
+        let from = self.text.len();
+        push_json_string(self.text, text);
+        // An escape is longer than what it stands for.
+        let is_clean = self.text.len() - from == text.len() + 2;
+        self.push_quoted(from, is_clean);
+    }
+
+    fn number(&mut self, number: impl std::fmt::Display) {
+        let from = self.text.len();
+        self.text.number(number);
+        self.quoted.push_str(&self.text[from..]);
+    }
+
+    fn base64(&mut self, bytes: &[u8]) {
+        let from = self.text.len();
+        self.text.base64(bytes);
+        self.push_quoted(from, true);
+    }
+}
+
+fn nullable(out: &mut impl Out, key: Literal, value: Option<&str>) {
+    out.literal(key);
     match value {
-        None => out.push_str("null"),
-        Some(value) => push_json_string(out, value),
+        None => out.literal(same("null")),
+        Some(value) => out.string(value),
     }
 }
 
-fn push_optional(out: &mut String, key: &str, value: Option<&str>) {
+fn optional(out: &mut impl Out, key: Literal, value: Option<&str>) {
     if let Some(value) = value {
-        push_key(out, key);
-        push_json_string(out, value);
+        out.literal(key);
+        out.string(value);
     }
-}
-
-fn push_key(out: &mut String, key: &str) {
-    out.push_str(",\"");
-    out.push_str(key);
-    out.push_str("\":");
 }
 
 /// Appends `text` to `out` as a JSON string, quotes included.
@@ -138,7 +259,17 @@ fn push_key(out: &mut String, key: &str) {
 /// refuses, U+FFFE and U+FFFF. Everything else is written as it is.
 pub fn push_json_string(out: &mut String, text: &str) {
     out.push('"');
+    push_escaped(out, text);
+    out.push('"');
+}
+
+/// As [`push_json_string`], without the quotes around it.
+fn push_escaped(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
+    if is_clean(bytes) {
+        out.push_str(text);
+        return;
+    }
     let mut clean_from = 0;
     let mut at = 0;
     while let Some(next) = next_candidate(bytes, at) {
@@ -169,14 +300,33 @@ pub fn push_json_string(out: &mut String, text: &str) {
         clean_from = at;
     }
     out.push_str(&text[clean_from..]);
-    out.push('"');
 }
+
+/// Whether nothing in a text can need an escape, which is the rule.
+fn is_clean(bytes: &[u8]) -> bool {
+    let has_candidate = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(false, |found, byte| found | is_candidate(*byte))
+    };
+    let Some(last) = bytes.last_chunk::<WORD>() else {
+        return !has_candidate(bytes);
+    };
+    let (steps, rest) = bytes.as_chunks::<STEP>();
+    let (words, _) = rest.as_chunks::<WORD>();
+    let is_candidate_in = |word: &[u8; WORD]| candidate_in(u64::from_le_bytes(*word)).is_some();
+    // The last word may overlap what was looked at.
+    !(steps.iter().any(|step| has_candidate(step))
+        || words.iter().any(is_candidate_in)
+        || is_candidate_in(last))
+}
+
+const WORD: usize = size_of::<u64>();
+/// As many bytes as a machine compares in a few instructions.
+const STEP: usize = 32;
 
 /// The place of the first byte from `from` on that an escape may begin with.
 fn next_candidate(bytes: &[u8], from: usize) -> Option<usize> {
-    const WORD: usize = size_of::<u64>();
-    /// As many as a machine compares in a few instructions.
-    const STEP: usize = 32;
     let mut at = from;
     // Text between quotes is short: word by word finds the place at once.
     for _ in 0..STEP / WORD {
@@ -233,6 +383,7 @@ enum Escape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{DeliveryContext, Envelope, HeaderField, Verification};
 
     fn quoted(text: &str) -> String {
         let mut out = String::new();
@@ -299,6 +450,30 @@ mod tests {
             "\u{10ffff}\\",
         ] {
             assert_eq!(serde_json::from_str::<String>(&quoted(text)).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_quoted_message_reads_back_as_the_message() {
+        let odd = "a\"b\\c\n\u{0}\u{fffe}é🌊";
+        let id = "0199f3a0-4c11-7b2e-9d10-6f2a7c55e901".parse().unwrap();
+        let bare = Envelope::new(id, "harbor", 5, "");
+        let full = Envelope::new(id, odd, -5, vec![0xff; 1_000])
+            .with_tenant("t".repeat(100))
+            .with_content_type("")
+            .with_dedupe_key(odd)
+            .with_headers([HeaderField::new("a", odd), HeaderField::new("B", "c")])
+            .with_verification(Verification::new(odd, true))
+            .with_trace("t", Some(odd.to_owned()));
+        let ctx = DeliveryContext::direct();
+        let replayed = DeliveryContext::direct().with_replay_id(odd);
+        for (envelope, ctx) in [(&bare, &ctx), (&full, &ctx), (&full, &replayed)] {
+            let message =
+                Message::for_delivery(envelope, ctx, crate::DEFAULT_INLINE_MAX_BYTES).unwrap();
+            let (mut text, mut written) = (String::new(), String::new());
+            message.encode_quoted_into(&mut text, &mut written);
+            assert_eq!(text, message.encode());
+            assert_eq!(written, quoted(&text));
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::Failure;
-use crate::client::{queue_url, sink};
+use crate::client::{endpoint, queue_url, sink};
 use crate::workload::{Workload, context};
 
 /// The rate of the steady stream, in messages a second.
@@ -34,7 +34,7 @@ pub(crate) struct Latency {
 
 /// Measures and prints one line.
 pub(crate) async fn measure(addr: SocketAddr, seconds: u64) -> Result<(), Failure> {
-    let sink: Arc<dyn Sink> = Arc::new(sink(&queue_url(addr), true)?);
+    let sink: Arc<dyn Sink> = Arc::new(sink(&queue_url(&endpoint(addr, false)), true)?);
     let lone = lone(&sink, seconds * LONE_PER_SECOND).await?;
     let steady = steady(&sink, seconds).await?;
     let latency = Latency {

@@ -11,6 +11,7 @@ mod peers;
 mod report;
 mod run;
 mod server;
+mod tls;
 mod workload;
 
 use std::net::SocketAddr;
@@ -33,7 +34,11 @@ enum Command {
     /// Measures everything and writes BENCHMARKS.md
     Run(run::Options),
     /// The server that answers, on a free port, until its standard input ends
-    Server,
+    Server {
+        /// The directory of certificate.pem and key.pem; plain HTTP without
+        #[arg(long)]
+        tls: Option<PathBuf>,
+    },
     /// One client, which prints one line of JSON
     Client {
         /// Which one
@@ -41,6 +46,9 @@ enum Command {
         /// Where the server listens
         #[arg(long)]
         addr: SocketAddr,
+        /// Connect with TLS; SSL_CERT_FILE names the certificate to trust
+        #[arg(long)]
+        tls: bool,
         /// The size of a hook's body in bytes
         #[arg(long, default_value_t = 1_024)]
         size: usize,
@@ -79,13 +87,14 @@ fn main() -> Result<(), Failure> {
         .build()?;
     match arguments.command {
         Command::Run(options) => run::run(&options),
-        Command::Server => runtime.block_on(server::serve()),
+        Command::Server { tls } => runtime.block_on(server::serve(tls.as_deref())),
         Command::Client {
             kind,
             addr,
+            tls,
             size,
             messages,
-        } => runtime.block_on(client::measure(kind, addr, size, messages)),
+        } => runtime.block_on(client::measure(kind, addr, tls, size, messages)),
         Command::Latency { addr, seconds } => runtime.block_on(latency::measure(addr, seconds)),
         Command::Workload {
             size,

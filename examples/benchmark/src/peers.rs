@@ -1,48 +1,56 @@
-//! Clients of other languages, where they are installed.
+//! Clients of other languages, where `peers/install.sh` or somebody else installed them.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::Failure;
 use crate::client::Kind;
 
 /// How to start a client that is no Rust program; none for one that is.
 pub(crate) fn command(
     kind: Kind,
-    addr: SocketAddr,
+    endpoint: &str,
     workload: &Path,
     per_request: usize,
-) -> Option<Command> {
-    let (program, script) = match kind {
-        Kind::Boto3Batched | Kind::Boto3Single => ("python3", "boto3_client.py"),
-        Kind::NodeBatched | Kind::NodeSingle => ("node", "sqs_producer_client.mjs"),
-        _ => return None,
+) -> Result<Option<Command>, Failure> {
+    let mut command = match kind {
+        Kind::Boto3Batched | Kind::Boto3Single => {
+            let mut command = python();
+            command.arg(scripts().join("boto3_client.py"));
+            command
+        }
+        Kind::NodeBatched | Kind::NodeSingle => {
+            const SCRIPT: &str = "sqs_producer_client.mjs";
+            // Node looks for a module's packages beside the module.
+            std::fs::copy(scripts().join(SCRIPT), installed().join(SCRIPT))?;
+            let mut command = Command::new("node");
+            command.arg(installed().join(SCRIPT));
+            command
+        }
+        _ => return Ok(None),
     };
     let per_request = match kind {
         Kind::Boto3Batched | Kind::NodeBatched => per_request,
         _ => 1,
     };
-    let mut command = Command::new(program);
     command
-        .current_dir(directory())
-        .arg(script)
-        .arg(format!("http://{addr}"))
+        .arg(endpoint)
         .arg(workload)
         .arg(per_request.to_string());
-    Some(command)
+    Ok(Some(command))
 }
 
 /// Whether the client's packages are there.
 pub(crate) fn is_installed(kind: Kind) -> bool {
     let mut command = match kind {
         Kind::Boto3Batched | Kind::Boto3Single => {
-            let mut command = Command::new("python3");
+            let mut command = python();
             command.args(["-c", "import boto3"]);
             command
         }
         Kind::NodeBatched | Kind::NodeSingle => {
             let mut command = Command::new("node");
-            command.args([
+            command.current_dir(installed()).args([
                 "--input-type=module",
                 "-e",
                 "await import('sqs-producer'); await import('@aws-sdk/client-sqs')",
@@ -52,7 +60,6 @@ pub(crate) fn is_installed(kind: Kind) -> bool {
         _ => return true,
     };
     command
-        .current_dir(directory())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -60,7 +67,23 @@ pub(crate) fn is_installed(kind: Kind) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Where the scripts are, and where `npm install` puts what one of them needs.
-fn directory() -> PathBuf {
+/// The Python of `peers/install.sh`, else the system's.
+fn python() -> Command {
+    let installed = installed().join("venv/bin/python3");
+    Command::new(match installed.exists() {
+        true => installed,
+        false => PathBuf::from("python3"),
+    })
+}
+
+fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
+}
+
+/// Where `peers/install.sh` puts packages.
+fn installed() -> PathBuf {
+    match std::env::var_os("BENCHMARK_PEERS") {
+        Some(directory) => directory.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.integration/peers"),
+    }
 }

@@ -61,7 +61,8 @@ pub(crate) struct Report {
     machine: Machine,
     rounds: usize,
     missing: Vec<Kind>,
-    sizes: Vec<(usize, Series)>,
+    /// By size, and whether with TLS.
+    sizes: Vec<(usize, bool, Series)>,
     latencies: Vec<Latency>,
 }
 
@@ -78,8 +79,8 @@ impl Report {
     }
 
     /// Adds all runs of one size.
-    pub(crate) fn add(&mut self, size: usize, series: Series) {
-        self.sizes.push((size, series));
+    pub(crate) fn add(&mut self, size: usize, tls: bool, series: Series) {
+        self.sizes.push((size, tls, series));
     }
 
     /// Adds the waits of one round.
@@ -97,12 +98,13 @@ impl fmt::Display for Report {
         let Self {
             machine, rounds, ..
         } = self;
-        writeln!(f, "{machine}; plain HTTP; medians of {rounds} rounds.")?;
+        writeln!(f, "{machine}; medians of {rounds} rounds.")?;
         for kind in &self.missing {
             writeln!(f, "\n{kind}: not installed: skipped.")?;
         }
-        for (size, series) in &self.sizes {
-            writeln!(f, "\n### Hooks of {}\n", Bytes(*size))?;
+        for (size, tls, series) in &self.sizes {
+            let over = if *tls { "TLS" } else { "plain HTTP" };
+            writeln!(f, "\n### Hooks of {}, {over}\n", Bytes(*size))?;
             writeln!(
                 f,
                 "| Client | CPU, µs a message | × SDK batched | × SDK single | messages/s | \

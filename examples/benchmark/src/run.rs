@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use clap::Args;
 use serde::de::DeserializeOwned;
 
 use crate::Failure;
-use crate::client::Kind;
+use crate::client::{Kind, endpoint};
 use crate::latency::Latency;
 use crate::machine::Machine;
 use crate::meter::Measured;
 use crate::report::{Report, Series, write_measured};
+use crate::tls::Certificate;
 use crate::{peers, workload};
 
 #[derive(Clone, Debug, Args)]
@@ -28,6 +29,9 @@ pub(crate) struct Options {
     /// The sizes of hooks' bodies in bytes
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1_024, 16_384, 262_144])]
     sizes: Vec<usize>,
+    /// The sizes that are measured with TLS too
+    #[arg(long, value_delimiter = ',', default_values_t = [1_024, 16_384])]
+    tls_sizes: Vec<usize>,
     /// Only these clients
     #[arg(long, value_delimiter = ',')]
     clients: Vec<Kind>,
@@ -51,9 +55,9 @@ const ALL: [Kind; 11] = [
 ];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let (rounds, sizes) = match options.quick {
-        true => (1, &[1_024][..]),
-        false => (options.rounds.max(1), &*options.sizes),
+    let (rounds, sizes, tls_sizes) = match options.quick {
+        true => (1, &[1_024][..], &[1_024][..]),
+        false => (options.rounds.max(1), &*options.sizes, &*options.tls_sizes),
     };
     let (installed, missing): (Vec<Kind>, Vec<Kind>) = ALL
         .into_iter()
@@ -62,30 +66,34 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     for kind in &missing {
         eprintln!("{kind}: not installed: skipped");
     }
-    let server = Server::start()?;
+    let server = Server::start(None)?;
+    let tls_server = Server::start(Some(Certificate::create()?))?;
     let mut report = Report::new(Machine::this(), rounds, missing);
-    for &size in sizes {
+    let plain = sizes.iter().map(|&size| (size, &server));
+    let tls = tls_sizes.iter().map(|&size| (size, &tls_server));
+    for (size, server) in plain.chain(tls) {
         let mut series = Series::default();
         let files = Workloads::default();
         for round in 1..=rounds {
             for &kind in &installed {
-                if refuses(kind, size) {
+                if refuses(kind, size) || (server.is_tls() && kind == Kind::Floor) {
                     continue;
                 }
                 let messages = match options.quick {
                     true => messages(kind, size) / 5,
                     false => messages(kind, size),
                 };
-                let measured = client(kind, server.addr, size, messages, &files)?;
+                let measured = client(kind, server, size, messages, &files)?;
                 eprintln!(
-                    "{size:>7} B, round {round}: {kind:<42} {:>9.1} µs {:>9.0} messages/s",
+                    "{size:>7} B{tls}, round {round}: {kind:<42} {:>9.1} µs {:>9.0} messages/s",
                     measured.cpu_us(),
-                    measured.rate()
+                    measured.rate(),
+                    tls = if server.is_tls() { " TLS" } else { "" },
                 );
                 series.add(kind, measured);
             }
         }
-        report.add(size, series);
+        report.add(size, server.is_tls(), series);
     }
     let seconds = if options.quick { 2 } else { 10 };
     for _ in 0..rounds {
@@ -155,24 +163,35 @@ impl Drop for Workloads {
 
 fn client(
     kind: Kind,
-    addr: SocketAddr,
+    server: &Server,
     size: usize,
     messages: usize,
     files: &Workloads,
 ) -> Result<Measured, Failure> {
-    let foreign = |path: &Path| peers::command(kind, addr, path, workload::per_request(size));
-    if foreign(Path::new("")).is_some() {
-        let path = files.file(size, messages)?;
-        let mut command = foreign(&path).ok_or("a client that is no Rust program")?;
-        return output(&mut command);
-    }
-    let name = clap::ValueEnum::to_possible_value(&kind).ok_or("a client has a name")?;
-    output(
-        own()?
-            .args(["client", name.get_name(), "--addr", &addr.to_string()])
+    let mut command = if kind.is_rust() {
+        let name = clap::ValueEnum::to_possible_value(&kind).ok_or("a client has a name")?;
+        let mut command = own()?;
+        command
+            .args([
+                "client",
+                name.get_name(),
+                "--addr",
+                &server.addr.to_string(),
+            ])
             .args(["--size", &size.to_string()])
-            .args(["--messages", &messages.to_string()]),
-    )
+            .args(["--messages", &messages.to_string()])
+            .args(server.is_tls().then_some("--tls"));
+        command
+    } else {
+        let path = files.file(size, messages)?;
+        let endpoint = endpoint(server.addr, server.is_tls());
+        peers::command(kind, &endpoint, &path, workload::per_request(size))?
+            .ok_or("a client that is no Rust program")?
+    };
+    if let Some(certificate) = &server.certificate {
+        certificate.trust(&mut command);
+    }
+    output(&mut command)
 }
 
 fn own() -> Result<Command, Failure> {
@@ -195,12 +214,18 @@ fn output<T: DeserializeOwned>(command: &mut Command) -> Result<T, Failure> {
 struct Server {
     process: Child,
     addr: SocketAddr,
+    /// What it shows; none where it speaks plainly.
+    certificate: Option<Certificate>,
 }
 
 impl Server {
-    fn start() -> Result<Self, Failure> {
-        let mut process = own()?
-            .arg("server")
+    fn start(certificate: Option<Certificate>) -> Result<Self, Failure> {
+        let mut command = own()?;
+        command.arg("server");
+        if let Some(certificate) = &certificate {
+            command.arg("--tls").arg(certificate.directory());
+        }
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -208,7 +233,15 @@ impl Server {
         let output = process.stdout.take().ok_or("the server has an output")?;
         BufReader::new(output).read_line(&mut line)?;
         let addr = line.trim().parse()?;
-        Ok(Self { process, addr })
+        Ok(Self {
+            process,
+            addr,
+            certificate,
+        })
+    }
+
+    fn is_tls(&self) -> bool {
+        self.certificate.is_some()
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -20,13 +21,16 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use md5::{Digest as _, Md5};
 use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
 use crate::Failure;
+use crate::tls::acceptor;
 
 /// Serves on a free port, whose address is the first line printed, until the standard
 /// input ends: the parent is gone then.
-pub(crate) async fn serve() -> Result<(), Failure> {
+pub(crate) async fn serve(tls: Option<&Path>) -> Result<(), Failure> {
+    let acceptor = tls.map(acceptor).transpose()?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let mut output = std::io::stdout();
     writeln!(output, "{}", listener.local_addr()?)?;
@@ -40,16 +44,27 @@ pub(crate) async fn serve() -> Result<(), Failure> {
             loop {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                tokio::task::spawn_local(async {
-                    let served = http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service_fn(answer))
-                        .await;
-                    // A client that goes away is no fault.
-                    drop(served);
+                let acceptor = acceptor.clone();
+                tokio::task::spawn_local(async move {
+                    match acceptor {
+                        None => connection(stream).await,
+                        Some(acceptor) => match acceptor.accept(stream).await {
+                            Ok(stream) => connection(stream).await,
+                            Err(error) => eprintln!("server: no TLS: {error}"),
+                        },
+                    }
                 });
             }
         })
         .await
+}
+
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let served = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service_fn(answer))
+        .await;
+    // A client that goes away is no fault.
+    drop(served);
 }
 
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {

@@ -36,6 +36,7 @@ struct RawDispatch {
     sink_concurrency: Option<usize>,
     max_inflight: Option<usize>,
     max_inflight_bytes: Option<usize>,
+    max_retrying_per_sink: Option<usize>,
     retry: RawRetry,
     instance: Option<String>,
     region: Option<String>,
@@ -77,6 +78,9 @@ pub struct InFlightLimits {
     pub hooks: NonZeroUsize,
     /// Bytes of their lines. A hook that is heavier goes alone. Default 128 MiB.
     pub bytes: NonZeroUsize,
+    /// Hooks of one sink that were refused and are to be tried again. One more is given up
+    /// after its first attempt. Default: no limit.
+    pub retrying_per_sink: Option<NonZeroUsize>,
 }
 
 impl Default for InFlightLimits {
@@ -84,6 +88,7 @@ impl Default for InFlightLimits {
         Self {
             hooks: NonZeroUsize::new(4_096).expect("4,096 is not zero"),
             bytes: NonZeroUsize::new(128 << 20).expect("128 MiB are not zero"),
+            retrying_per_sink: None,
         }
     }
 }
@@ -249,11 +254,18 @@ impl RawDispatch {
     fn in_flight(&self, problems: &mut Problems) -> InFlightLimits {
         let default = InFlightLimits::default();
         let (hooks, bytes) = (self.max_inflight, self.max_inflight_bytes);
+        let retrying = self.max_retrying_per_sink;
         InFlightLimits {
             hooks: within(hooks, MOST_HOOKS, "dispatch.max_inflight", problems)
                 .unwrap_or(default.hooks),
             bytes: within(bytes, MOST_BYTES, "dispatch.max_inflight_bytes", problems)
                 .unwrap_or(default.bytes),
+            retrying_per_sink: within(
+                retrying,
+                MOST_HOOKS,
+                "dispatch.max_retrying_per_sink",
+                problems,
+            ),
         }
     }
 

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dispatch_api::{
-    Admission, ClaimRef, DeliveryContext, Envelope, HostServices, Ordering, Origin, Outcome,
-    Receipt, RetryPolicy, SinkError, TenantRoutes, deliver_contained, shown,
+    Admission, ClaimRef, DeliveryContext, Envelope, HostServices, InFlight, Ordering, Origin,
+    Outcome, Receipt, RetryPolicy, SinkError, TenantRoutes, deliver_contained, shown,
 };
 use futures_util::FutureExt as _;
 use tokio::sync::{OnceCell, Semaphore};
@@ -26,9 +26,40 @@ pub struct Deliverer {
     services: HostServices,
     origin: Option<Arc<Origin>>,
     /// Places for deliveries at sinks that do not bound themselves, by name.
-    places: Mutex<HashMap<String, Arc<Semaphore>>>,
+    places: Places,
+    /// Places for hooks that are to be tried again; none where that is not limited.
+    retrying: Option<Places>,
     notices: Notices,
+    /// Deliveries in the pause before another attempt.
+    waiting: InFlight,
     stop: Stop,
+}
+
+/// So many places at each sink.
+#[derive(Debug)]
+struct Places {
+    each: NonZeroUsize,
+    by_sink: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+impl Places {
+    fn new(each: NonZeroUsize) -> Self {
+        Self {
+            each,
+            by_sink: Mutex::default(),
+        }
+    }
+
+    fn at(&self, sink: &str) -> Arc<Semaphore> {
+        // Nothing is left half done under this lock.
+        let mut by_sink = self.by_sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = by_sink.get(sink) {
+            return Arc::clone(places);
+        }
+        let places = Arc::new(Semaphore::new(self.each.get()));
+        by_sink.insert(sink.to_owned(), Arc::clone(&places));
+        places
+    }
 }
 
 /// A hook on its way, shared by the deliveries to its sinks.
@@ -102,18 +133,35 @@ impl Deliverer {
         Self {
             routes,
             retry,
+            places: Places::new(services.sink_concurrency()),
+            retrying: None,
             services,
             origin,
-            places: Mutex::default(),
             notices: Notices::default(),
+            waiting: InFlight::new(),
             stop,
         }
+    }
+
+    /// Limits how many hooks of one sink can be on their way to another attempt. One more
+    /// is given up after its first, so that a sink that is down does not hold all the room
+    /// there is.
+    #[must_use]
+    pub fn with_retrying_per_sink(mut self, most: Option<NonZeroUsize>) -> Self {
+        self.retrying = most.map(Places::new);
+        self
     }
 
     /// The routes, to swap sinks while hooks are delivered.
     #[must_use]
     pub fn routes(&self) -> &TenantRoutes {
         &self.routes
+    }
+
+    /// How many deliveries failed and wait for another attempt now.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.waiting.count()
     }
 
     /// The sinks that receive a hook now; `None` when nobody receives its source.
@@ -144,6 +192,7 @@ impl Deliverer {
         let mut attempts = 0;
         let mut outcome = Outcome::NotStored;
         let mut last: Option<SinkError> = None;
+        let mut retrying = None;
         let result = loop {
             let number = NonZeroU32::MIN.saturating_add(attempts);
             let error = match self.attempt(journey, sink, number, &mut turn).await {
@@ -172,11 +221,25 @@ impl Deliverer {
             let Some(pause) = pause else {
                 break Err(error);
             };
+            if let Some(places) = &self.retrying
+                && retrying.is_none()
+                && !is_full(&error)
+            {
+                match places.at(sink).try_acquire_owned() {
+                    Ok(place) => retrying = Some(place),
+                    Err(_) => {
+                        self.notices.will_not_wait(sink, &error);
+                        break Err(error);
+                    }
+                }
+            }
             self.notices.will_try_again(sink, &error, pause);
+            let waiting = self.waiting.try_enter();
             tokio::select! {
                 () = sleep(pause) => {}
                 () = self.stop.requested() => break Err(error),
             }
+            drop(waiting);
             last = Some(error);
         };
         Verdict {
@@ -197,7 +260,7 @@ impl Deliverer {
         if let Some(turn) = turn {
             self.unless_stopped(turn.come()).await?;
         }
-        let place = self.place(sink);
+        let place = self.places.at(sink);
         let envelope = &journey.envelope;
         let permit = self
             .unless_stopped(place.acquire())
@@ -266,17 +329,6 @@ impl Deliverer {
                 .map(|claim| Some(claim.clone())),
             _ => Ok(None),
         }
-    }
-
-    fn place(&self, sink: &str) -> Arc<Semaphore> {
-        // Nothing is left half done under this lock.
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = places.get(sink) {
-            return Arc::clone(place);
-        }
-        let place = Arc::new(Semaphore::new(self.services.sink_concurrency().get()));
-        places.insert(sink.to_owned(), Arc::clone(&place));
-        place
     }
 
     async fn unless_stopped<T>(&self, wait: impl Future<Output = T>) -> Result<T, Failure> {

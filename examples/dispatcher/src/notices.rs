@@ -42,6 +42,20 @@ impl Notices {
         );
     }
 
+    /// A delivery failed and is given up, because too many of its sink wait already.
+    pub(crate) fn will_not_wait(&self, sink: &str, error: &SinkError) {
+        let Some(silent) = self.is_due(sink, "max_retrying_per_sink") else {
+            return;
+        };
+        tracing::warn!(
+            sink,
+            code = error.code(),
+            not_told = silent,
+            "{}; not tried again: dispatch.max_retrying_per_sink hooks of this sink wait already",
+            reason(error)
+        );
+    }
+
     /// How often this kind was not told since it was last; `None` to say nothing now.
     fn is_due(&self, sink: &str, code: &str) -> Option<u64> {
         let now = Instant::now();

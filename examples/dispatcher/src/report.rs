@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dispatch_api::{Envelope, shown};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 
-use crate::delivery::Verdict;
+use crate::delivery::{Deliverer, Verdict};
 use crate::notices::reason;
 use crate::send::Read;
 
@@ -186,7 +187,7 @@ impl fmt::Display for Summary {
 }
 
 /// A progress bar on standard error; none where that is no terminal.
-pub(crate) fn progress_bar(hidden: bool) -> ProgressBar {
+pub(crate) fn progress_bar(hidden: bool, deliverer: Arc<Deliverer>) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(
         None,
         if hidden {
@@ -196,10 +197,40 @@ pub(crate) fn progress_bar(hidden: bool) -> ProgressBar {
         },
     );
     if let Ok(style) =
-        ProgressStyle::with_template("{spinner} {pos} deliveries, {per_sec}, {elapsed} {msg}")
+        ProgressStyle::with_template("{spinner} {pos} deliveries, {per_sec}, {elapsed}{waiting}")
     {
-        bar.set_style(style);
+        bar.set_style(style.with_key(
+            "waiting",
+            move |_: &ProgressState, out: &mut dyn fmt::Write| {
+                // A bar that cannot be drawn harms no delivery.
+                let _ = write_waiting(out, deliverer.waiting());
+            },
+        ));
     }
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+fn write_waiting(out: &mut dyn fmt::Write, waiting: u64) -> fmt::Result {
+    match waiting {
+        0 => Ok(()),
+        1 => out.write_str(", 1 waits for another attempt"),
+        _ => write!(out, ", {waiting} wait for another attempt"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_tells_how_many_deliveries_wait_and_is_silent_about_none() {
+        let written = |waiting| {
+            let mut out = String::new();
+            write_waiting(&mut out, waiting).map(|()| out)
+        };
+        assert_eq!(written(0), Ok(String::new()));
+        assert_eq!(written(1), Ok(", 1 waits for another attempt".to_owned()));
+        assert_eq!(written(12), Ok(", 12 wait for another attempt".to_owned()));
+    }
 }

@@ -42,13 +42,14 @@ pub struct Output {
 /// drained. The summary says whether all of that was complete.
 pub async fn send(config: Config, input: Input, output: Output, stop: Stop) -> Summary {
     let services = config.services.clone();
-    let deliverer = Arc::new(Deliverer::new(
+    let deliverer = Deliverer::new(
         TenantRoutes::new(config.routes),
         config.retry,
         config.services,
         config.origin,
         stop.clone(),
-    ));
+    );
+    let deliverer = Arc::new(deliverer.with_retrying_per_sink(config.in_flight.retrying_per_sink));
     let (verdicts, finished) = mpsc::channel(64);
     let intake = Intake {
         deliverer: Arc::clone(&deliverer),
@@ -58,7 +59,7 @@ pub async fn send(config: Config, input: Input, output: Output, stop: Stop) -> S
         verdicts,
         started: 0,
     };
-    let bar = progress_bar(output.json || output.quiet);
+    let bar = progress_bar(output.json || output.quiet, Arc::clone(&deliverer));
     let reading = tokio::spawn(intake.read(input, bar.clone(), stop.clone()));
     let mut summary = Summary::default();
     let mut writer = Writer {
@@ -351,4 +352,65 @@ fn too_long() -> Problems {
     let mut problems = Problems::new();
     problems.add("", format!("is longer than {MAX_LINE_BYTES} bytes"));
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroUsize;
+
+    fn room(hooks: usize, bytes: usize) -> Room {
+        let limit = |number| NonZeroUsize::new(number).unwrap();
+        Room::new(InFlightLimits {
+            hooks: limit(hooks),
+            bytes: limit(bytes),
+            ..InFlightLimits::default()
+        })
+    }
+
+    /// What is taken, where there is room at once.
+    fn take(room: &Room, bytes: usize) -> Option<Arc<Taken>> {
+        room.take(bytes).now_or_never()
+    }
+
+    #[test]
+    fn hooks_have_room_up_to_their_number_and_up_to_their_weight() {
+        let few = room(2, 1 << 20);
+        let taken = [take(&few, 0), take(&few, 0)];
+        assert!(taken.iter().all(Option::is_some));
+        assert!(take(&few, 0).is_none());
+        let light = room(100, 4 * 1_024);
+        let taken = [take(&light, 1_023), take(&light, 2_048)];
+        assert!(taken.iter().all(Option::is_some));
+        assert!(take(&light, 0).is_none(), "a line weighs 1 KiB at least");
+        drop(taken);
+        assert!(take(&light, 0).is_some());
+    }
+
+    #[test]
+    fn a_hook_heavier_than_all_the_room_has_it_to_itself() {
+        let room = room(100, 2 * 1_024);
+        let heavy = take(&room, 1 << 30);
+        assert!(heavy.is_some());
+        assert!(take(&room, 0).is_none());
+        drop(heavy);
+        let light = take(&room, 0);
+        assert!(light.is_some());
+        assert!(take(&room, 1 << 30).is_none());
+    }
+
+    #[test]
+    fn a_verdict_that_waits_to_be_written_keeps_its_hooks_room() {
+        let room = room(1, 1 << 20);
+        let taken = take(&room, 0).unwrap();
+        let hook = Envelope::new(dispatch_api::EnvelopeId::v7(1, &[0; 10]), "github", 0, "{}");
+        let finished = Finished {
+            journey: Arc::new(Journey::new(hook)),
+            verdict: Verdict::refused(None, panicked()),
+            _room: taken,
+        };
+        assert!(take(&room, 0).is_none());
+        drop(finished);
+        assert!(take(&room, 0).is_some());
+    }
 }

@@ -118,18 +118,19 @@ fn row(code: Code) -> (&'static str, Class, &'static str) {
 }
 
 /// Turns a fault into an error. `pause` is for one that asks for a pause without saying
-/// how long; `was_handed_over` tells whether the client had taken the message.
-pub(crate) fn failed(code: Code, was_handed_over: bool, pause: Duration) -> SinkError {
+/// how long; `was_handed_over` tells whether the client had taken the message for `topic`.
+pub(crate) fn failed(code: Code, topic: &str, was_handed_over: bool, pause: Duration) -> SinkError {
     let (name, class, advice) = row(code);
+    let text = format!("topic `{topic}`: {advice}");
     let outcome = match was_handed_over && class == Class::Transient {
         true => Outcome::Unknown,
         false => Outcome::NotStored,
     };
     match class {
-        Class::Permanent => SinkError::permanent(name, advice),
-        Class::Config => SinkError::config(name, advice),
-        Class::RetryAfter => SinkError::retry_after(pause, outcome, name, advice),
-        Class::Refused | Class::Transient => SinkError::transient(outcome, name, advice),
+        Class::Permanent => SinkError::permanent(name, text),
+        Class::Config => SinkError::config(name, text),
+        Class::RetryAfter => SinkError::retry_after(pause, outcome, name, text),
+        Class::Refused | Class::Transient => SinkError::transient(outcome, name, text),
     }
     // The name and number of a fault, and nothing of the message.
     .with_source(KafkaError::MessageProduction(code))
@@ -276,13 +277,17 @@ mod tests {
             (Code::KafkaStorageError, Transient, Unknown, "BrokerError"),
             (Code::Unknown, Transient, Unknown, "BrokerError"),
         ] {
-            let error = failed(code, true, PAUSE);
+            let error = failed(code, "hooks", true, PAUSE);
             assert_eq!(
                 (error.class(), error.outcome(), error.code()),
                 (class, outcome, name),
                 "{code:?}"
             );
-            assert_eq!(failed(code, false, PAUSE).outcome(), NotStored, "{code:?}");
+            assert_eq!(
+                failed(code, "hooks", false, PAUSE).outcome(),
+                NotStored,
+                "{code:?}"
+            );
         }
     }
 }

@@ -163,7 +163,7 @@ impl Producer {
         };
         self.doubt_topic();
         match classify::is_config(fault) {
-            true => Err(classify::failed(fault, false, Duration::ZERO)),
+            true => Err(classify::failed(fault, &self.topic, false, Duration::ZERO)),
             // Such as a leader that is being elected: the client waits for it.
             false => Ok(()),
         }

@@ -85,13 +85,23 @@ impl KafkaSink {
                     let fatal = producer.fatal();
                     let code = fatal.unwrap_or(code);
                     if fatal.is_none() || classify::is_config(code) {
-                        return Err(classify::failed(code, false, self.pause(ctx)));
+                        return Err(classify::failed(
+                            code,
+                            self.config.topic(),
+                            false,
+                            self.pause(ctx),
+                        ));
                     }
                     producer.give_up();
                 }
             }
         }
-        Err(classify::failed(Code::Fatal, false, Duration::ZERO))
+        Err(classify::failed(
+            Code::Fatal,
+            self.config.topic(),
+            false,
+            Duration::ZERO,
+        ))
     }
 
     async fn answer(
@@ -117,7 +127,12 @@ impl KafkaSink {
                 true => fatal,
                 false => code,
             };
-            return Err(classify::failed(code, true, self.pause(ctx)));
+            return Err(classify::failed(
+                code,
+                self.config.topic(),
+                true,
+                self.pause(ctx),
+            ));
         }
         match code {
             Code::MessageTimedOut => {
@@ -134,7 +149,12 @@ impl KafkaSink {
             code if classify::is_config(code) => producer.doubt_topic(),
             _ => {}
         }
-        Err(classify::failed(code, true, self.pause(ctx)))
+        Err(classify::failed(
+            code,
+            self.config.topic(),
+            true,
+            self.pause(ctx),
+        ))
     }
 
     fn receipt(&self, delivery: &Delivery) -> Receipt {

@@ -174,11 +174,13 @@ pub(crate) fn refused(refusal: &Refusal, pause: Duration) -> SinkError {
 }
 
 /// Nobody listens on the subject: no stream takes it, or JetStream is off.
-pub(crate) fn no_stream() -> SinkError {
+pub(crate) fn no_stream(subject: &str) -> SinkError {
     SinkError::config(
         "NoStream",
-        "no stream takes the subject: create one, enable JetStream, or correct subject; the sink \
-         never creates a stream",
+        format!(
+            "no stream takes the subject `{subject}`: create one, enable JetStream, or correct \
+             subject; the sink never creates a stream"
+        ),
     )
     .with_status(503)
 }

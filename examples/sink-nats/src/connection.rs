@@ -156,7 +156,7 @@ impl Connection {
             biased;
             answered = answered => match answered {
                 Ok(message) => Ok(ack::read(&message.payload)?),
-                Err(error) => Err(self.failed(&error)),
+                Err(error) => Err(self.failed(&error, record)),
             },
             error = denied => Err(error.into()),
             () = sleep_until(deadline) => Err(SinkError::transient(
@@ -168,9 +168,9 @@ impl Connection {
         }
     }
 
-    fn failed(&self, error: &async_nats::RequestError) -> Failure {
+    fn failed(&self, error: &async_nats::RequestError, record: &Record) -> Failure {
         match error.kind() {
-            RequestErrorKind::NoResponders => classify::no_stream().into(),
+            RequestErrorKind::NoResponders => classify::no_stream(&record.template).into(),
             RequestErrorKind::MaxPayloadExceeded => SinkError::permanent(
                 "MessageTooLarge",
                 "the message is over the server's max_payload",

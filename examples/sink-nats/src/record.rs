@@ -1,6 +1,8 @@
 //! The planner: what one message is made of, what it costs, and whether it may be sent.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
@@ -14,6 +16,8 @@ const MESSAGE_ID: &str = "Nats-Msg-Id";
 /// One message, checked against everything that can be checked without asking the server.
 pub(crate) struct Record {
     pub(crate) subject: String,
+    /// The subject as it is configured, for errors: it names no tenant.
+    pub(crate) template: Arc<str>,
     pub(crate) headers: HeaderMap,
     pub(crate) payload: Bytes,
     /// The size as the server counts it: headers and payload.
@@ -51,7 +55,9 @@ impl Record {
             size += name.len() + ": \r\n".len() + value.len();
             headers.insert(name, value);
         };
-        add(MESSAGE_ID, &message_id);
+        if config.duplicate_window() != Some(Duration::ZERO) {
+            add(MESSAGE_ID, &message_id);
+        }
         for (name, value) in &attributes {
             add(name, value);
         }
@@ -60,6 +66,7 @@ impl Record {
         size += payload.len();
         let record = Self {
             subject,
+            template: config.subject_template().shared(),
             headers,
             payload,
             size,
@@ -169,6 +176,19 @@ mod tests {
         let expected = format!("{ID}:replay:rp-3");
         assert_eq!(header(&record, "Nats-Msg-Id"), Some(&*expected));
         assert_eq!(header(&record, "ankusa_replay_id"), Some("rp-3"));
+    }
+
+    #[test]
+    fn a_window_of_zero_leaves_the_id_out_and_counts_as_much_less() {
+        let ctx = DeliveryContext::direct();
+        let with_id = plan(&envelope(), &ctx).unwrap();
+        let config = config(json!({"duplicate_window_ms": 0}));
+        let without = Record::plan(&config, &envelope(), &ctx).unwrap();
+        assert_eq!(header(&without, "Nats-Msg-Id"), None);
+        assert_eq!(
+            with_id.size - without.size,
+            "Nats-Msg-Id: \r\n".len() + ID.len()
+        );
     }
 
     #[test]

@@ -109,8 +109,12 @@ impl Sink for NatsSink {
     }
 
     fn guarantees(&self) -> Guarantees {
-        // The stream's duplicate_window is not known here, and nothing is promised of it.
-        let guarantees = Guarantees::new(self.durable()).with_ordering(Ordering::PerKeyWhenAwaited);
+        let mut guarantees =
+            Guarantees::new(self.durable()).with_ordering(Ordering::PerKeyWhenAwaited);
+        // The stream's window is known only by the options, and promised only by them.
+        if let Some(window) = self.config.duplicate_window().filter(|it| !it.is_zero()) {
+            guarantees = guarantees.with_dedup_window(window);
+        }
         match self.config.max_message_bytes() {
             Some(bytes) => guarantees.with_max_message_bytes(bytes),
             None => guarantees,

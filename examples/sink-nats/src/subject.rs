@@ -1,6 +1,7 @@
 //! Subjects: the template, and what becomes of tenants and sources in it.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use dispatch_api::{Envelope, SinkError, unknown};
 
@@ -14,7 +15,7 @@ pub(crate) const MAX_SUBJECT_BYTES: usize = 2_048;
 /// two envelopes have the same subject only if they agree on every placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SubjectTemplate {
-    text: String,
+    text: Arc<str>,
     tokens: Vec<Token>,
 }
 
@@ -56,9 +57,14 @@ impl SubjectTemplate {
             return Err(format!("expected at most {MAX_SUBJECT_BYTES} bytes"));
         }
         Ok(Self {
-            text: text.to_owned(),
+            text: Arc::from(text),
             tokens,
         })
+    }
+
+    /// The template as it was written, to be kept.
+    pub(crate) fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.text)
     }
 
     /// The template as it was written.

@@ -32,7 +32,7 @@ impl Telemetry {
             messaging.system = SYSTEM,
             messaging.operation.name = OPERATION,
             messaging.operation.type = "send",
-            messaging.destination.template = &*self.subject,
+            messaging.destination.name = &*self.subject,
             error.type = Empty,
         )
     }

@@ -14,6 +14,7 @@ const MISSING_QUEUE: &str =
 fn entry() -> Entry<'static> {
     Entry {
         body: "sink ✓, a body that is long enough to be repeated by a careless server",
+        quoted_body: r#""sink ✓, a body that is long enough to be repeated by a careless server""#,
         attributes: vec![(
             "zeta",
             Cow::Borrowed("river of words that could be repeated"),
@@ -230,8 +231,30 @@ fn an_error_of_the_service_is_not_stored_below_500_and_unknown_above() {
         (500, Outcome::Unknown),
         (503, Outcome::Unknown),
     ] {
-        let error = error(status, &[], r#"{"__type":"InternalFailure"}"#);
+        let error = error(status, &[], r#"{"__type":"OverLimit"}"#);
         assert_eq!(error.outcome(), outcome, "{status}");
+    }
+}
+
+#[test]
+fn an_internal_failure_leaves_it_open_what_was_stored_whatever_the_status() {
+    for status in [400, 500] {
+        let error = error(status, &[], r#"{"__type":"InternalFailure"}"#);
+        assert_eq!(error.outcome(), Outcome::Unknown, "{status}");
+    }
+}
+
+#[test]
+fn the_code_of_a_document_in_another_dialect_decides_and_its_words_stay_behind() {
+    for body in [
+        r#"{"Code":"AccessDenied"}"#,
+        "<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>\
+         <Message>canary</Message></Error></ErrorResponse>",
+    ] {
+        let error = error(403, &[], body);
+        assert_eq!(error.code(), "AccessDenied");
+        assert_eq!(error.class(), ErrorClass::Config);
+        assert!(!error.to_string().contains("canary"));
     }
 }
 
@@ -345,7 +368,8 @@ proptest! {
         value in "[ -~]{0,40}",
         body in prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..60),
-            "\\{\"(__type|code|message|MD5OfMessageBody)\":\"[ -~]{0,40}\"\\}".prop_map(String::into_bytes),
+            "\\{\"(__type|[cC]ode|message|MD5OfMessageBody)\":\"[ -~]{0,40}\"\\}".prop_map(String::into_bytes),
+            "(<Error>|<Code>|</Code>|</Error>|[ -~é]){0,12}".prop_map(String::into_bytes),
         ],
     ) {
         let headers = names

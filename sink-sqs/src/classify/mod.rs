@@ -228,6 +228,7 @@ mod tests {
                 Permanent => ("permanent", "not stored"),
                 Config => ("config", "not stored"),
                 Throttled => ("retry after", "by status"),
+                Transient if *code == "InternalFailure" => ("transient", "unknown"),
                 Transient => ("transient", "by status"),
             };
             let row = format!("| `{code}` | {class} | {outcome} | {hint} |");

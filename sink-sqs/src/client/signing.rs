@@ -1,6 +1,6 @@
 //! Signature version 4 of one request.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,9 +18,9 @@ const SERVICE: &str = "sqs";
 
 const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const AMZ_SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
-const AMZ_TARGET: &str = "x-amz-target";
+const AMZ_TARGET: HeaderName = HeaderName::from_static("x-amz-target");
 /// Asks for the code of the older protocol beside the newer one.
-const AMZN_QUERY_MODE: &str = "x-amzn-query-mode";
+const AMZN_QUERY_MODE: HeaderName = HeaderName::from_static("x-amzn-query-mode");
 
 /// What a signature is made of, beside the credentials.
 #[derive(Clone, Copy, Debug)]
@@ -78,34 +78,48 @@ impl Signer {
             }
         };
         let (date, time) = (stamp.date(), stamp.as_str());
-        let scope = Scope {
-            date,
-            region: request.region,
-        };
+        let scope = [date, "/", request.region, "/", SERVICE, "/aws4_request"].concat();
         let mut canonical = Zeroizing::new(String::with_capacity(512));
-        let _ = write!(
-            canonical,
-            "POST\n/\n\ncontent-type:{CONTENT_TYPE}\nhost:{host}\nx-amz-date:{time}\n"
-        );
+        canonical.extend([
+            "POST\n/\n\ncontent-type:",
+            CONTENT_TYPE,
+            "\nhost:",
+            host,
+            "\nx-amz-date:",
+            time,
+        ]);
         if let Some(token) = keys.session_token() {
-            let _ = writeln!(canonical, "x-amz-security-token:{token}");
+            canonical.extend(["\nx-amz-security-token:", token]);
         }
-        let _ = write!(
-            canonical,
-            "x-amz-target:{}\nx-amzn-query-mode:true\n\n{signed_names}\n{}",
+        canonical.extend([
+            "\nx-amz-target:",
             request.target,
-            hex::encode(Sha256::digest(request.body)),
-        );
-        let to_sign = format!(
-            "AWS4-HMAC-SHA256\n{time}\n{scope}\n{}",
-            hex::encode(Sha256::digest(canonical.as_bytes())),
-        );
+            "\nx-amzn-query-mode:true\n\n",
+            signed_names,
+            "\n",
+            Hex::of(request.body).as_str(),
+        ]);
+        let to_sign = [
+            "AWS4-HMAC-SHA256\n",
+            time,
+            "\n",
+            &scope,
+            "\n",
+            Hex::of(canonical.as_bytes()).as_str(),
+        ]
+        .concat();
         let signature = self.signature(request, keys.secret_access_key(), &stamp, &to_sign);
-        let authorization = format!(
-            "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={signed_names}, \
-             Signature={signature}",
+        let authorization = [
+            "AWS4-HMAC-SHA256 Credential=",
             keys.access_key_id(),
-        );
+            "/",
+            &scope,
+            ", SignedHeaders=",
+            signed_names,
+            ", Signature=",
+            &signature,
+        ]
+        .concat();
 
         let mut headers = own_headers(request);
         headers.insert(AMZ_DATE, HeaderValue::from_str(time).map_err(failed)?);
@@ -152,19 +166,6 @@ impl DayKey {
 
     fn is_for(&self, region: &str, secret: &str, stamp: &Stamp) -> bool {
         self.date == stamp.day() && self.region == region && *self.secret == secret
-    }
-}
-
-/// What a signature is good for.
-struct Scope<'a> {
-    date: &'a str,
-    region: &'a str,
-}
-
-impl fmt::Display for Scope<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { date, region } = self;
-        write!(f, "{date}/{region}/{SERVICE}/aws4_request")
     }
 }
 
@@ -219,6 +220,22 @@ impl Stamp {
     }
 }
 
+/// A SHA-256 in lower-case hex.
+struct Hex([u8; 64]);
+
+impl Hex {
+    fn of(bytes: &[u8]) -> Self {
+        let mut digits = [0; 64];
+        hex::encode_to_slice(Sha256::digest(bytes), &mut digits)
+            .expect("32 bytes are written as 64 digits");
+        Self(digits)
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("hex digits are ASCII")
+    }
+}
+
 /// Writes a number, its last digit last.
 fn digits(place: &mut [u8], mut number: u64) {
     for digit in place.iter_mut().rev() {
@@ -248,11 +265,11 @@ fn signed_by_library(
     request: &Unsigned<'_>,
     credentials: &Credentials,
 ) -> Result<HeaderMap, SinkError> {
-    let own = [
-        (header::CONTENT_TYPE.as_str(), CONTENT_TYPE),
-        (AMZ_TARGET, request.target),
-        (AMZN_QUERY_MODE, "true"),
-    ];
+    let mut headers = own_headers(request);
+    let own: Vec<_> = headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.to_str().expect("our own are ASCII")))
+        .collect();
     let identity = credentials.for_signing().clone().into();
     let params = v4::SigningParams::builder()
         .identity(&identity)
@@ -272,7 +289,6 @@ fn signed_by_library(
     .map_err(failed)?;
     let (instructions, _signature) = sign(signable, &params).map_err(failed)?.into_parts();
 
-    let mut headers = own_headers(request);
     let (signature, _query) = instructions.into_parts();
     for line in signature {
         headers.insert(

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use dispatch_api::{ErrorChain, Fingerprint, HostServices, Problems};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use reqwest::{Certificate, ClientBuilder, Proxy, redirect, retry};
+use reqwest::{Certificate, ClientBuilder, Method, Proxy, Request, redirect, retry};
 use url::Url;
 
 use crate::config::Connection;
@@ -81,17 +81,16 @@ impl Transport {
     pub(super) async fn post(
         &self,
         url: &Url,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         body: Bytes,
         sending: &Sending,
     ) -> Result<Received, TransportError> {
-        let request = self
-            .client
-            .post(url.clone())
-            .headers(headers)
-            .header(http::header::CONTENT_LENGTH, body.len())
-            .body(reqwest::Body::wrap(sending.observe(body)));
-        let mut response = request.send().await.map_err(TransportError::before)?;
+        headers.insert(http::header::CONTENT_LENGTH, body.len().into());
+        let mut request = Request::new(Method::POST, url.clone());
+        *request.headers_mut() = headers;
+        *request.body_mut() = Some(reqwest::Body::wrap(sending.observe(body)));
+        let sent = self.client.execute(request).await;
+        let mut response = sent.map_err(TransportError::before)?;
         let status = response.status().as_u16();
         let headers = std::mem::take(response.headers_mut());
         let mut received = Received {

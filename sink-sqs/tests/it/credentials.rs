@@ -12,7 +12,9 @@ use tokio::time::Instant;
 
 use crate::bench::{QUEUE, ctx, envelope, envelope_of, parts, sink_of};
 use crate::raw::{RawServer, Then, answer};
-use crate::sources::{ROLE, Sts, World, assumed, document, form, known, metadata, refused, signer};
+use crate::sources::{
+    ROLE, Sts, World, assumed, document, form, known, metadata, refused, signer, time,
+};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -350,7 +352,7 @@ async fn a_role_is_assumed_though_the_hosts_clock_is_off() {
         // The hour and the minute of the signature's date.
         let date = request.split_once("x-amz-date: ").unwrap().1;
         let minute = &date[..13];
-        let expected = crate::sources::time(right).replace(['-', ':'], "");
+        let expected = time(right).replace(['-', ':'], "");
         if minute == &expected[..13] {
             return assumed(request, "1", right + HOUR);
         }
@@ -555,6 +557,45 @@ async fn a_file_that_cannot_be_read_as_profiles_is_named_and_not_shown() {
         assert!(known.contains(&error.code()), "{error}");
         assert_eq!(error.outcome(), Outcome::NotStored);
         assert!(error.text().contains("profile"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_keys_that_a_credential_process_prints_are_used_until_shortly_before_their_end() {
+    let world = World::new([]).await;
+    let keys = |name: &str, end| {
+        format!(
+            "{{\"Version\":1,\"AccessKeyId\":\"ASIA{name}\",\"SecretAccessKey\":\"secret{name}\",\
+             \"SessionToken\":\"token{name}\",\"Expiration\":\"{}\"}}",
+            time(end)
+        )
+    };
+    let printed = TempFile::new(&keys("1", world.now() + HOUR));
+    let file = TempFile::new(&format!(
+        "[default]\ncredential_process = cat {}\n",
+        printed.path()
+    ));
+    world.set("AWS_CONFIG_FILE", file.path());
+    let sink = sink(&world);
+    deliver(&sink).await.unwrap();
+    std::fs::write(printed.path(), keys("2", world.now() + 2 * HOUR)).unwrap();
+    deliver(&sink).await.unwrap();
+    world.server.clock().advance(HOUR);
+    deliver(&sink).await.unwrap();
+    assert_eq!(world.signers(), ["ASIA1", "ASIA1", "ASIA2"]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_a_credential_process_says_when_it_fails_is_not_shown() {
+    for command in ["echo canary >&2; exit 3", "echo canary", "./canary"] {
+        let file = TempFile::new(&format!("[default]\ncredential_process = {command}\n"));
+        let world = World::new([("AWS_CONFIG_FILE", file.path())]).await;
+        let error = deliver(&sink(&world)).await.unwrap_err();
+        assert_eq!(error.code(), "CredentialsUnavailable");
+        assert!(error.text().contains("the profile default"), "{error}");
         assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
     }
 }

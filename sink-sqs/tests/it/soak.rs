@@ -1,5 +1,5 @@
-//! Twenty thousand messages through every fault of the server at random, tried again as
-//! a host does: none is lost, and a FIFO queue holds each once.
+//! Ten thousand messages a queue, or as many as `SINK_SQS_SOAK_MESSAGES` says, through
+//! every fault of the server at random, tried again as a host does: none is lost, and a FIFO queue holds each once.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -18,7 +18,11 @@ use tokio::task::JoinSet;
 
 use crate::bench::{FIFO_QUEUE, QUEUE, config, sink_of};
 
-const MESSAGES: u64 = 10_000;
+/// How many messages each queue gets.
+fn messages() -> u64 {
+    std::env::var("SINK_SQS_SOAK_MESSAGES").map_or(10_000, |text| text.parse().unwrap())
+}
+
 const GROUPS: u64 = 20;
 
 /// What became of one message.
@@ -120,7 +124,7 @@ async fn soak(queue: &'static str, seed: u64) -> (SqsServer, Vec<Told>, HashMap<
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut deliveries = JoinSet::new();
     let mut told = Vec::new();
-    for number in 0..MESSAGES {
+    for number in 0..messages() {
         if number.is_multiple_of(23) {
             server.fault(Operation::SendMessageBatch, random_fault(&mut rng));
         }
@@ -173,28 +177,28 @@ fn assert_faults_were_met(codes: &HashMap<String, u64>) {
 #[tokio::test]
 async fn a_standard_queue_ends_with_every_message() {
     let (server, told, codes) = soak(QUEUE, 1).await;
-    assert_eq!(told.len() as u64, MESSAGES);
+    assert_eq!(told.len() as u64, messages());
     assert_faults_were_met(&codes);
     let stored: HashSet<u64> = stored(&server, QUEUE).into_values().flatten().collect();
-    assert_eq!(stored, (0..MESSAGES).collect());
+    assert_eq!(stored, (0..messages()).collect());
 }
 
 #[tokio::test]
 async fn a_fifo_queue_ends_with_every_message_once_and_what_needed_no_retry_in_order() {
     let (server, told, codes) = soak(FIFO_QUEUE, 2).await;
-    assert_eq!(told.len() as u64, MESSAGES);
+    assert_eq!(told.len() as u64, messages());
     assert_faults_were_met(&codes);
     let stored = stored(&server, FIFO_QUEUE);
     let mut all: Vec<u64> = stored.values().flatten().copied().collect();
     all.sort_unstable();
-    assert_eq!(all, (0..MESSAGES).collect::<Vec<_>>());
+    assert_eq!(all, (0..messages()).collect::<Vec<_>>());
 
     let at_once: HashSet<u64> = told
         .iter()
         .filter(|told| told.attempts == 1)
         .map(|told| told.number)
         .collect();
-    assert!(at_once.len() as u64 > MESSAGES / 2, "most need no retry");
+    assert!(at_once.len() as u64 > messages() / 2, "most need no retry");
     for (source, numbers) in stored {
         let kept: Vec<u64> = numbers
             .into_iter()

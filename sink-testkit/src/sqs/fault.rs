@@ -102,15 +102,25 @@ impl Fault {
 
     /// The operation waits at a gate before it is carried out.
     pub fn hold_before_storing(hold: &Hold) -> Self {
+        Self::wait_before_storing(hold.gate())
+    }
+
+    /// The same, at the gate alone.
+    pub fn wait_before_storing(gate: Arc<Gate>) -> Self {
         let mut fault = Self::normal();
-        fault.before.push(Pause::Until(hold.gate()));
+        fault.before.push(Pause::Until(gate));
         fault
     }
 
     /// The operation is carried out, and its answer waits at a gate.
     pub fn hold_after_storing(hold: &Hold) -> Self {
+        Self::wait_after_storing(hold.gate())
+    }
+
+    /// The same, at the gate alone.
+    pub fn wait_after_storing(gate: Arc<Gate>) -> Self {
         let mut fault = Self::normal();
-        fault.after.push(Pause::Until(hold.gate()));
+        fault.after.push(Pause::Until(gate));
         fault
     }
 

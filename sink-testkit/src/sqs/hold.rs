@@ -12,8 +12,9 @@ pub struct Hold {
     gate: Arc<Gate>,
 }
 
+/// What requests wait at: the [`Hold`]'s side of a fault.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     arrivals: watch::Sender<usize>,
     is_open: watch::Sender<bool>,
 }
@@ -47,7 +48,9 @@ impl Hold {
         self.gate.is_open.send_replace(true);
     }
 
-    pub(crate) fn gate(&self) -> Arc<Gate> {
+    /// What a fault lets requests wait at.
+    #[must_use]
+    pub fn gate(&self) -> Arc<Gate> {
         Arc::clone(&self.gate)
     }
 }
@@ -65,7 +68,8 @@ impl Drop for Hold {
 }
 
 impl Gate {
-    pub(crate) async fn pass(&self) {
+    /// Arrives, and returns once the gate is open.
+    pub async fn pass(&self) {
         self.arrivals.send_modify(|count| *count += 1);
         let mut is_open = self.is_open.subscribe();
         // The sender lives in the gate that is borrowed here, so the wait cannot fail.

@@ -40,7 +40,7 @@ pub use damage::Damage;
 pub use entry_fault::{EntryFault, EntrySelector};
 pub use error::{ErrorCode, ServiceError};
 pub use fault::{Fault, FaultRule};
-pub use hold::Hold;
+pub use hold::{Gate, Hold};
 pub use message::{PeekedMessage, Visibility};
 pub use message_attributes::AttributeValue;
 pub use operation::Operation;

@@ -75,10 +75,21 @@ impl fmt::Display for Kind {
     }
 }
 
+impl Kind {
+    /// Whether this program is the client.
+    pub(crate) fn is_rust(self) -> bool {
+        !matches!(
+            self,
+            Self::Boto3Batched | Self::Boto3Single | Self::NodeBatched | Self::NodeSingle
+        )
+    }
+}
+
 /// What a client is given.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) addr: SocketAddr,
+    pub(crate) tls: bool,
     pub(crate) size: usize,
     pub(crate) workload: Arc<Workload>,
     pub(crate) meter: Arc<Meter>,
@@ -87,29 +98,37 @@ pub(crate) struct Job {
 impl Job {
     /// Where requests go.
     pub(crate) fn endpoint(&self) -> String {
-        format!("http://{}", self.addr)
+        endpoint(self.addr, self.tls)
     }
 
     /// The queue.
     pub(crate) fn queue_url(&self) -> String {
-        queue_url(self.addr)
+        queue_url(&self.endpoint())
     }
 }
 
-/// The queue at a server.
-pub(crate) fn queue_url(addr: SocketAddr) -> String {
-    format!("http://{addr}/000000000000/hooks")
+/// Where a server is asked.
+pub(crate) fn endpoint(addr: SocketAddr, tls: bool) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    format!("{scheme}://{addr}")
+}
+
+/// The queue at an endpoint.
+pub(crate) fn queue_url(endpoint: &str) -> String {
+    format!("{endpoint}/000000000000/hooks")
 }
 
 /// Runs one client and prints what it used.
 pub(crate) async fn measure(
     kind: Kind,
     addr: SocketAddr,
+    tls: bool,
     size: usize,
     messages: usize,
 ) -> Result<(), Failure> {
     let job = Job {
         addr,
+        tls,
         size,
         workload: Workload::new(size, messages),
         meter: Meter::new(messages),

@@ -25,6 +25,7 @@ pub struct NatsSinkConfig {
     subject: SubjectTemplate,
     inline_max_bytes: NonZeroUsize,
     max_message_bytes: Option<usize>,
+    duplicate_window: Option<Duration>,
     timeout: Duration,
     link: LinkConfig,
 }
@@ -74,6 +75,13 @@ impl NatsSinkConfig {
     #[must_use]
     pub fn max_message_bytes(&self) -> Option<usize> {
         self.max_message_bytes
+    }
+
+    /// How long the stream recognises a repeat, as the options say; zero: messages carry
+    /// nothing by which it could. `None`: not known.
+    #[must_use]
+    pub fn duplicate_window(&self) -> Option<Duration> {
+        self.duplicate_window
     }
 
     /// How long one delivery may take.

@@ -28,6 +28,12 @@ pub(crate) struct RawConfig {
     /// bounds a larger value.
     #[schemars(range(min = 1))]
     pub(crate) max_message_bytes: Option<u64>,
+    /// The stream's `duplicate_window` in milliseconds, for the guarantees to promise: it is
+    /// the stream's to set, and not asked for. 0: messages carry no `Nats-Msg-Id`, and no
+    /// repeat is recognised. 0 to 31536000000 (a year), default unknown: messages carry the
+    /// id, and nothing is promised.
+    #[schemars(range(max = 31_536_000_000_u64))]
+    pub(crate) duplicate_window_ms: Option<u64>,
     /// How long one delivery may take in milliseconds, from connecting to the stream's
     /// acknowledgement. 1 to 300000, default 5000.
     #[schemars(range(min = 1, max = 300_000))]

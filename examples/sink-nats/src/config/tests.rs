@@ -35,7 +35,7 @@ fn the_time_to_connect_is_part_of_the_time_of_a_delivery() {
     assert_eq!(config.connect_timeout(), Duration::from_millis(700));
     assert_eq!(
         problem(&json!({"timeout_ms": 700, "connect_timeout_ms": 701})),
-        "connect_timeout_ms: expected 1 to 700"
+        "connect_timeout_ms: expected at most timeout_ms (700), which it is a part of"
     );
 }
 

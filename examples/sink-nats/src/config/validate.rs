@@ -17,6 +17,7 @@ use crate::credentials::{Credentials, CredentialsFile};
 use crate::subject::SubjectTemplate;
 
 const TIMEOUT_MS: RangeInclusive<u64> = 1..=300_000;
+const DUPLICATE_WINDOW_MS: RangeInclusive<u64> = 0..=31_536_000_000;
 const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 2_000;
 
 /// Checks everything that can be checked without a network.
@@ -50,13 +51,23 @@ pub(super) fn validate(raw: RawConfig, problems: Problems) -> Result<NatsSinkCon
             ),
         );
     }
+    let duplicate_window = raw.duplicate_window_ms.map(|millis| {
+        let path = "duplicate_window_ms";
+        Duration::from_millis(check.number(path, Some(millis), 0, DUPLICATE_WINDOW_MS))
+    });
     let timeout_ms = check.number("timeout_ms", raw.timeout_ms, 5_000, TIMEOUT_MS);
     let connect_timeout_ms = check.number(
         "connect_timeout_ms",
         raw.connect_timeout_ms,
         DEFAULT_CONNECT_TIMEOUT_MS.min(timeout_ms),
-        1..=timeout_ms,
+        TIMEOUT_MS,
     );
+    if connect_timeout_ms > timeout_ms {
+        check.problems.add(
+            "connect_timeout_ms",
+            format!("expected at most timeout_ms ({timeout_ms}), which it is a part of"),
+        );
+    }
     let credentials = check.credentials(raw.token, raw.user, raw.password, raw.credentials_file);
     let root_certificates = check.root_certificates(
         raw.tls
@@ -71,6 +82,7 @@ pub(super) fn validate(raw: RawConfig, problems: Problems) -> Result<NatsSinkCon
         subject,
         inline_max_bytes: NonZeroUsize::new(inline_max_bytes).unwrap_or(NonZeroUsize::MIN),
         max_message_bytes,
+        duplicate_window,
         timeout: Duration::from_millis(timeout_ms),
         link: LinkConfig {
             servers,

@@ -58,7 +58,7 @@ async fn a_drain_waits_for_what_runs_and_then_the_sink_is_closed() {
 }
 
 #[test]
-fn the_guarantees_promise_no_window_and_a_size_only_where_one_is_set() {
+fn the_guarantees_promise_a_window_and_a_size_only_where_they_are_set() {
     let promised = sink("127.0.0.1", &json!({})).guarantees();
     assert!(promised.durable);
     assert_eq!(promised.ordering, Ordering::PerKeyWhenAwaited);
@@ -66,6 +66,10 @@ fn the_guarantees_promise_no_window_and_a_size_only_where_one_is_set() {
     assert_eq!(promised.max_message_bytes, None);
     let sized = sink("127.0.0.1", &json!({"max_message_bytes": 262_144}));
     assert_eq!(sized.guarantees().max_message_bytes, Some(262_144));
+    for (millis, window) in [(120_000, Some(Duration::from_secs(120))), (0, None)] {
+        let stated = sink("127.0.0.1", &json!({"duplicate_window_ms": millis}));
+        assert_eq!(stated.guarantees().dedup_window, window);
+    }
     assert_eq!(sized.admission(), Admission::HostLimited);
     assert_eq!(sized.inline_max_bytes().unwrap().get(), 65_536);
 }

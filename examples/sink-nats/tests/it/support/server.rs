@@ -34,10 +34,16 @@ impl NatsServer {
     /// program is missing and need not be there.
     pub(crate) fn start(configuration: &str) -> Option<Self> {
         let Some(program) = find_program() else {
-            assert!(
-                std::env::var_os("NATS_REQUIRE_LIVE").is_none_or(|value| value != "1"),
-                "NATS_REQUIRE_LIVE=1, and there is no nats-server on the PATH"
-            );
+            for variable in [
+                "REQUIRE_LIVE",
+                "SINK_NATS_REQUIRE_LIVE",
+                "NATS_REQUIRE_LIVE",
+            ] {
+                assert!(
+                    std::env::var_os(variable).is_none_or(|value| value != "1"),
+                    "{variable}=1, and there is no nats-server on the PATH"
+                );
+            }
             eprintln!("skipped: there is no nats-server on the PATH");
             return None;
         };
@@ -186,7 +192,7 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-fn find_program() -> Option<PathBuf> {
+pub(crate) fn find_program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     // Debian puts it where not every user looks.
     std::env::split_paths(&path)

@@ -1,0 +1,190 @@
+//! Where hooks end up: a queue, a stream and a topic, each read past its sink.
+
+use async_trait::async_trait;
+use sink_testkit::sqs::{Fault, FaultRule, Hold, SqsServer};
+
+use crate::nats_server::NatsServer;
+
+/// A destination of one sink.
+#[async_trait(?Send)]
+pub(crate) trait Place {
+    /// What kind of sink delivers there.
+    fn kind(&self) -> &'static str;
+
+    /// The options of that sink, as a configuration file has them.
+    fn options(&self) -> String;
+
+    /// The bodies of the messages there, in its order.
+    async fn bodies(&self) -> Vec<Vec<u8>>;
+
+    /// Answers nobody from now on.
+    fn hold(&mut self);
+
+    /// Answers those that wait, and everyone after them.
+    fn release(&mut self);
+}
+
+/// A fresh destination of every kind that can run here.
+pub(crate) async fn places() -> Vec<Box<dyn Place>> {
+    let mut places: Vec<Box<dyn Place>> = vec![Box::new(Queue::new("hooks.fifo").await)];
+    if let Some(server) = NatsServer::start("") {
+        server.create_stream().await;
+        places.push(Box::new(Stream { server }));
+    }
+    #[cfg(feature = "kafka")]
+    places.push(Box::new(kafka::Topic::new()));
+    places
+}
+
+/// A queue of a server of its own.
+pub(crate) struct Queue {
+    server: SqsServer,
+    name: &'static str,
+    hold: Option<Hold>,
+}
+
+impl Queue {
+    pub(crate) async fn new(name: &'static str) -> Self {
+        Self {
+            server: crate::support::server_with(&[name]).await,
+            name,
+            hold: None,
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Place for Queue {
+    fn kind(&self) -> &'static str {
+        "sqs"
+    }
+
+    fn options(&self) -> String {
+        crate::support::sqs_sink(&self.server.queue_url(self.name))
+    }
+
+    async fn bodies(&self) -> Vec<Vec<u8>> {
+        let messages = self.server.messages(self.name).unwrap();
+        let bodies = messages.into_iter();
+        bodies.map(|message| message.body.into_bytes()).collect()
+    }
+
+    fn hold(&mut self) {
+        let hold = Hold::new();
+        let fault = Fault::wait_after_storing(hold.gate());
+        self.server.add_fault(FaultRule::on_any(fault).always());
+        self.hold = Some(hold);
+    }
+
+    fn release(&mut self) {
+        self.server.clear_faults();
+        self.hold = None;
+    }
+}
+
+/// A stream of a server of its own.
+struct Stream {
+    server: NatsServer,
+}
+
+#[async_trait(?Send)]
+impl Place for Stream {
+    fn kind(&self) -> &'static str {
+        "nats"
+    }
+
+    fn options(&self) -> String {
+        let address = self.server.address();
+        format!("kind = \"nats\"\nservers = [\"{address}\"]\nsubject = \"hooks.acme\"\n")
+    }
+
+    async fn bodies(&self) -> Vec<Vec<u8>> {
+        let jetstream = self.server.jetstream().await;
+        let mut stream = jetstream.get_stream("HOOKS").await.unwrap();
+        let last = stream.info().await.unwrap().state.last_sequence;
+        let mut bodies = Vec::new();
+        for sequence in 1..=last {
+            let message = stream.get_raw_message(sequence).await.unwrap();
+            bodies.push(message.payload.to_vec());
+        }
+        bodies
+    }
+
+    fn hold(&mut self) {
+        self.server.freeze();
+    }
+
+    fn release(&mut self) {
+        self.server.thaw();
+    }
+}
+
+#[cfg(feature = "kafka")]
+mod kafka {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use rdkafka::consumer::{BaseConsumer, Consumer as _};
+    use rdkafka::message::Message as _;
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
+    use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// A topic of brokers in this process.
+    pub(super) struct Topic {
+        cluster: MockCluster<'static, DefaultProducerContext>,
+    }
+
+    impl Topic {
+        pub(super) fn new() -> Self {
+            let cluster = MockCluster::new(1).unwrap();
+            cluster.create_topic("hooks", 1, 1).unwrap();
+            Self { cluster }
+        }
+
+        fn answer_after(&self, delay: Duration) {
+            self.cluster.broker_round_trip_time(-1, delay).unwrap();
+        }
+    }
+
+    #[async_trait(?Send)]
+    impl super::Place for Topic {
+        fn kind(&self) -> &'static str {
+            "kafka"
+        }
+
+        fn options(&self) -> String {
+            let brokers = self.cluster.bootstrap_servers();
+            format!("kind = \"kafka\"\nbrokers = [\"{brokers}\"]\ntopic = \"hooks\"\n")
+        }
+
+        async fn bodies(&self) -> Vec<Vec<u8>> {
+            let consumer: BaseConsumer = ClientConfig::new()
+                .set("bootstrap.servers", self.cluster.bootstrap_servers())
+                .set("group.id", "reader")
+                .set("enable.auto.commit", "false")
+                .create()
+                .unwrap();
+            let (_, end) = consumer.fetch_watermarks("hooks", 0, PATIENCE).unwrap();
+            let mut all = TopicPartitionList::new();
+            all.add_partition_offset("hooks", 0, Offset::Beginning)
+                .unwrap();
+            consumer.assign(&all).unwrap();
+            let read = |_| {
+                let message = consumer.poll(PATIENCE).expect("a record in time").unwrap();
+                message.payload().unwrap_or_default().to_vec()
+            };
+            (0..end).map(read).collect()
+        }
+
+        fn hold(&mut self) {
+            self.answer_after(Duration::from_millis(2_500));
+        }
+
+        fn release(&mut self) {
+            self.answer_after(Duration::ZERO);
+        }
+    }
+}

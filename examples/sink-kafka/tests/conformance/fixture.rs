@@ -1,0 +1,147 @@
+//! Topics of a case's own.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use dispatch_api::{HostServices, SinkPlugin};
+use rdkafka::message::{Headers as _, Message as _, OwnedMessage};
+use serde_json::{Value, json};
+use sink_testkit::conformance::{
+    Destination, FaultScript, FixtureError, SinkFixture, StoredMessage,
+};
+use tokio::runtime::Handle;
+
+use crate::adapter::SINGLE;
+use crate::brokers::Brokers;
+use crate::proxy::Proxy;
+use crate::script::Script;
+
+pub(crate) struct TopicFixture {
+    brokers: Brokers,
+    /// Between the sink and the brokers, where these are the case's own.
+    proxy: Option<Proxy>,
+    script: Arc<Script>,
+    /// Tells this case's topics from those of others at the same brokers.
+    prefix: String,
+    is_single: bool,
+}
+
+impl TopicFixture {
+    /// On brokers that the case has for itself.
+    pub(crate) async fn mocked(runtime: &Handle, mode: &str) -> Result<Self, FixtureError> {
+        let brokers = Brokers::start().await?;
+        let script = Arc::new(Script::default());
+        let proxy = Proxy::start(runtime, brokers.clone(), Arc::clone(&script)).await?;
+        Ok(Self {
+            proxy: Some(proxy),
+            brokers,
+            script,
+            prefix: String::new(),
+            is_single: mode == SINGLE,
+        })
+    }
+
+    /// On real brokers, which others use as well.
+    pub(crate) async fn live(brokers: String, mode: &str) -> Result<Self, FixtureError> {
+        Ok(Self {
+            proxy: None,
+            brokers: Brokers::at(brokers).await?,
+            script: Arc::default(),
+            prefix: format!("{}-", HostServices::new().new_envelope_id()),
+            is_single: mode == SINGLE,
+        })
+    }
+}
+
+fn as_stored(record: &OwnedMessage) -> StoredMessage {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let payload = record.payload().unwrap_or_default();
+    let mut stored = StoredMessage::new(Bytes::copy_from_slice(payload));
+    let headers = record
+        .headers()
+        .into_iter()
+        .flat_map(|headers| headers.iter());
+    stored.attributes = headers
+        .map(|header| {
+            let value = header.value.unwrap_or_default();
+            (header.key.to_owned(), Bytes::copy_from_slice(value))
+        })
+        .collect();
+    stored.key = record.key().map(text);
+    let (topic, partition, offset) = (record.topic(), record.partition(), record.offset());
+    stored.provider_id = Some(format!("{topic}/{partition}/{offset}"));
+    stored.sequence = Some(offset.to_string());
+    stored
+}
+
+#[async_trait]
+impl SinkFixture for TopicFixture {
+    fn plugin(&self) -> &'static SinkPlugin {
+        &sink_kafka::PLUGIN
+    }
+
+    async fn create(&self, name: &str) -> Result<Destination, FixtureError> {
+        let name = format!("{}{name}", self.prefix);
+        self.brokers.create(&name).await?;
+        Ok(Destination::new(name))
+    }
+
+    fn missing(&self) -> Destination {
+        Destination::new(format!("{}nobody-made-this", self.prefix))
+    }
+
+    fn options(&self, destination: &Destination) -> Value {
+        let brokers = match &self.proxy {
+            Some(proxy) => proxy.address(),
+            None => self.brokers.address().to_owned(),
+        };
+        // A restart takes the client as long as it waits for the next try.
+        let mut properties = json!({"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100});
+        if self.is_single {
+            properties["batch.num.messages"] = 1.into();
+        }
+        json!({
+            "brokers": brokers.split(',').collect::<Vec<_>>(),
+            "topic": destination.name(),
+            "properties": properties,
+        })
+    }
+
+    fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
+        let wide = json!({ "inline_max_bytes": 5_000, "max_message_bytes": 4_000 });
+        vec![(wide, ["inline_max_bytes", "max_message_bytes"])]
+    }
+
+    async fn stored(&self, destination: &Destination) -> Result<Vec<StoredMessage>, FixtureError> {
+        let records = self.brokers.stored(destination.name()).await?;
+        Ok(records.iter().map(as_stored).collect())
+    }
+
+    async fn destinations(&self) -> Result<Vec<String>, FixtureError> {
+        let mut topics = self.brokers.topics().await?;
+        topics.retain(|topic| topic.starts_with(&self.prefix));
+        Ok(topics)
+    }
+
+    fn faults(&self) -> Option<&dyn FaultScript> {
+        self.proxy
+            .as_ref()
+            .map(|_| &*self.script as &dyn FaultScript)
+    }
+
+    async fn restart(&self) -> Result<(), FixtureError> {
+        self.brokers.restart().await
+    }
+
+    /// Key, names and values of headers, and payload.
+    fn accounted(&self, message: &StoredMessage) -> usize {
+        let part = |name: &str| message.attribute(name).unwrap_or_default().len();
+        let key = part("ankusa_tenant_id") + "/".len() + part("ankusa_source_id");
+        let headers = message.attributes.iter();
+        key + message.body.len()
+            + headers
+                .map(|(name, value)| name.len() + value.len())
+                .sum::<usize>()
+    }
+}

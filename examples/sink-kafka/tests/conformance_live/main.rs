@@ -1,0 +1,67 @@
+//! The conformance suite against real brokers, which `KAFKA_BROKERS` names, joined by commas.
+//! It creates topics there, and leaves them.
+//!
+//! Without it no case runs, and `REQUIRE_LIVE=1` makes that a failure. The ledger is written
+//! by `UPDATE_LEDGER=1`.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    dead_code,
+    reason = "shared with the suite on brokers in this process"
+)]
+
+#[path = "../conformance/adapter.rs"]
+mod adapter;
+#[path = "../conformance/brokers.rs"]
+mod brokers;
+#[path = "../conformance/fixture.rs"]
+mod fixture;
+#[path = "../conformance/proxy.rs"]
+mod proxy;
+#[path = "../conformance/script.rs"]
+mod script;
+#[path = "../conformance/wire.rs"]
+mod wire;
+
+use std::process::ExitCode;
+
+use async_trait::async_trait;
+use sink_testkit::conformance::{self, Adapter, FixtureError, Profile, SinkFixture};
+
+struct Live {
+    brokers: Option<String>,
+}
+
+#[async_trait]
+impl Adapter for Live {
+    fn name(&self) -> &str {
+        "sink-kafka-live"
+    }
+
+    fn profiles(&self) -> Vec<Profile> {
+        [adapter::SINGLE, adapter::SHARED]
+            .map(adapter::anywhere)
+            .to_vec()
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        match &self.brokers {
+            Some(_) => None,
+            None => Some("KAFKA_BROKERS names no brokers".to_owned()),
+        }
+    }
+
+    async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
+        let brokers = self.brokers.clone().unwrap_or_default();
+        Ok(Box::new(
+            fixture::TopicFixture::live(brokers, &profile.mode).await?,
+        ))
+    }
+}
+
+fn main() -> ExitCode {
+    let brokers = std::env::var("KAFKA_BROKERS").ok();
+    let brokers = brokers.filter(|brokers| !brokers.is_empty());
+    let ledger = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger-live.toml");
+    conformance::main(Live { brokers }, ledger)
+}

@@ -1,0 +1,39 @@
+//! The conformance suite against real NATS servers with JetStream, which it starts itself:
+//! needs the program `nats-server` on the `PATH` (Debian: `apt-get install nats-server`).
+//!
+//! Without it no case runs, and `REQUIRE_LIVE=1` makes that a failure.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on stops here"
+)]
+
+mod adapter;
+mod client;
+mod fixture;
+mod proxy;
+mod script;
+#[path = "../it/support/server.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "shared with the tests in `it`"
+)]
+mod server;
+mod servers;
+mod wire;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use sink_testkit::conformance;
+
+fn main() -> ExitCode {
+    let servers = Arc::new(servers::Servers::new());
+    let ledger = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger.toml");
+    let adapter = adapter::Live::new(Arc::clone(&servers));
+    let status = conformance::main(adapter, ledger);
+    servers.stop();
+    status
+}

@@ -1,0 +1,104 @@
+//! What the sink declares where only the destination itself can be asked.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dispatch_api::{Guarantees, Ordering};
+use sink_testkit::conformance::{
+    Adapter, Batching, Capability, Divergence, FixtureError, Profile, SinkFixture,
+};
+
+use crate::divergences;
+use crate::emulator::EmulatorFixture;
+
+/// What emulators take at most.
+const MAX_MESSAGE_BYTES: usize = 262_144;
+
+/// The sink on an emulator.
+pub(crate) struct Live {
+    emulator: String,
+    url: Option<String>,
+}
+
+impl Live {
+    pub(crate) fn from_environment() -> Self {
+        let read = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            emulator: read("SQS_EMULATOR").unwrap_or_else(|| "moto".to_owned()),
+            url: read("SQS_EMULATOR_URL"),
+        }
+    }
+
+    pub(crate) fn emulator(&self) -> &str {
+        &self.emulator
+    }
+}
+
+#[async_trait]
+impl Adapter for Live {
+    fn name(&self) -> &str {
+        "sink-sqs-live"
+    }
+
+    fn profiles(&self) -> Vec<Profile> {
+        [
+            "standard-batched",
+            "standard-single",
+            "fifo-batched",
+            "fifo-single",
+        ]
+        .map(profile)
+        .to_vec()
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        match &self.url {
+            Some(_) => None,
+            None => Some("SQS_EMULATOR_URL is not set".to_owned()),
+        }
+    }
+
+    fn divergences(&self, profile: &Profile) -> Vec<Divergence> {
+        divergences::of(&self.emulator, &profile.mode)
+    }
+
+    async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
+        let url = self.url.clone().unwrap_or_default();
+        Ok(Box::new(EmulatorFixture::new(url, profile)?))
+    }
+}
+
+fn profile(mode: &str) -> Profile {
+    let is_batched = mode.ends_with("batched");
+    let is_fifo = mode.starts_with("fifo");
+    let mut guarantees = Guarantees::new(true)
+        .with_max_message_bytes(MAX_MESSAGE_BYTES)
+        .with_max_attributes(10);
+    if is_fifo {
+        guarantees = guarantees
+            .with_dedup_window(Duration::from_secs(300))
+            .with_ordering(match is_batched {
+                true => Ordering::PerKey,
+                false => Ordering::PerKeyWhenAwaited,
+            });
+    }
+    let mut profile = Profile::new(mode, guarantees).with_capabilities([
+        Capability::Receipt,
+        Capability::RefusesControlCharacters,
+        Capability::Telemetry,
+        Capability::Description,
+    ]);
+    profile.carries_empty_attributes = false;
+    if is_fifo {
+        profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
+    }
+    if is_batched {
+        profile = profile.with_capabilities([Capability::Ceilings]);
+        profile.batching = Some(
+            Batching::new(Duration::from_millis(20), 10)
+                .with_max_bytes(MAX_MESSAGE_BYTES)
+                .with_max_inflight(8),
+        );
+    }
+    profile
+}

@@ -1,0 +1,174 @@
+//! Steps that cases of several groups share.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use dispatch_api::{Answer, Envelope, ErrorClass, Outcome, Receipt, Sink, SinkError};
+use tokio::time::Instant;
+
+use crate::conformance::{
+    Checked, Clock, Context, Destination, Failure, Fault, Hold, StoredMessage, check, check_eq,
+};
+
+/// How much later than its time something may come. It is shorter than the defaults that
+/// cases tell their own settings from.
+pub(super) fn slack(context: &Context<'_>) -> Duration {
+    let linger = context.profile().batching.as_ref();
+    let linger = linger.map_or(Duration::ZERO, |batching| batching.linger * 2);
+    linger
+        + match context.profile().clock {
+            Clock::Paused => Duration::from_millis(50),
+            Clock::Real => Duration::from_secs(2),
+        }
+}
+
+/// The class, and of `RetryAfter` only the kind.
+pub(super) fn check_class(step: &str, expected: ErrorClass, error: &SinkError) -> Checked {
+    check_eq(step, &expected.as_str(), &error.class().as_str())
+}
+
+/// The error is `Transient`, with the outcome unknown.
+pub(super) fn check_unknown(step: &str, error: &SinkError) -> Checked {
+    check_class(step, ErrorClass::Transient, error)?;
+    check_eq(step, &Outcome::Unknown, &error.outcome())
+}
+
+/// The error of an answer that has to be one.
+pub(super) fn failed(step: &str, answer: Answer) -> Checked<SinkError> {
+    match answer {
+        Ok(_) => Err(Failure::new(step, "an error", "Ok")),
+        Err(error) => Ok(error),
+    }
+}
+
+/// The receipt of an answer that has to be Ok.
+pub(super) fn succeeded(step: &str, answer: Answer) -> Checked<Receipt> {
+    answer.map_err(|error| Failure::new(step, "Ok", error.to_string()))
+}
+
+/// All answers are Ok.
+pub(super) fn all_succeeded(step: &str, answers: Vec<Answer>) -> Checked {
+    for answer in answers {
+        succeeded(step, answer)?;
+    }
+    Ok(())
+}
+
+/// Delivers all at once; a failure of this step when one of them never ends.
+pub(super) async fn deliver_together(
+    context: &Context<'_>,
+    sink: &dyn Sink,
+    envelopes: &[Envelope],
+) -> Checked<Vec<Answer>> {
+    let patience = context.profile().patience();
+    let all = context.deliver_all(sink, envelopes);
+    context.within(patience, "the answers", all).await
+}
+
+/// Delivers what has to succeed, and in time.
+pub(super) async fn deliver_control(
+    context: &Context<'_>,
+    sink: &dyn Sink,
+    step: &str,
+) -> Checked<Receipt> {
+    let envelope = context.envelope();
+    let patience = context.profile().patience();
+    let delivery = context.deliver(sink, &envelope);
+    succeeded(step, context.within(patience, step, delivery).await?)
+}
+
+/// As many envelopes as fit into one request with room to spare, at least two.
+pub(super) fn few(context: &Context<'_>) -> Vec<Envelope> {
+    let batching = context.profile().batching.as_ref();
+    let count = batching.map_or(5, |batching| batching.max_entries.clamp(2, 5));
+    (0..count).map(|_| context.envelope()).collect()
+}
+
+/// Envelopes of sources of their own, so that no order holds one back for another.
+pub(super) fn unrelated(context: &Context<'_>, tenant: &str, count: usize) -> Vec<Envelope> {
+    (0..count)
+        .map(|index| context.envelope_from(Some(tenant), &format!("berth-{index}"), "crate"))
+        .collect()
+}
+
+/// Holds every request to a destination from now on.
+pub(super) fn hold_all(context: &Context<'_>, destination: &Destination) -> Checked<Hold> {
+    let hold = Hold::new();
+    context.play_always(destination, Fault::HoldRequest(hold.gate()))?;
+    Ok(hold)
+}
+
+/// Polls once.
+pub(super) async fn poll_once<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Option<T> {
+    poll_fn(|cx| {
+        Poll::Ready(match future.as_mut().poll(cx) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+/// Starts deliveries that have to stay open.
+pub(super) async fn start<T>(
+    step: &str,
+    calls: &mut [Pin<Box<impl Future<Output = T>>>],
+) -> Checked {
+    for call in calls {
+        let is_open = poll_once(call).await.is_none();
+        check(is_open, step, "no answer yet", "an answer")?;
+    }
+    Ok(())
+}
+
+/// Polls whenever it is woken, at most `polls` times, and drops it then.
+pub(super) async fn poll_at_most<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut polled = 0;
+    if polls == 0 {
+        return None;
+    }
+    poll_fn(|cx| {
+        polled += 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if polled == polls => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Waits for an end that has to come within `limit`, and a little slack.
+pub(super) async fn ends_by<T>(
+    context: &Context<'_>,
+    step: &str,
+    limit: Duration,
+    what: impl Future<Output = T>,
+) -> Checked<T> {
+    let began = Instant::now();
+    let limit = limit + slack(context);
+    let value = context
+        .within(context.profile().patience() * 2, step, what)
+        .await?;
+    check(
+        began.elapsed() <= limit,
+        step,
+        format!("an end within {limit:?}"),
+        format!("an end after {:?}", began.elapsed()),
+    )?;
+    Ok(value)
+}
+
+/// Which of the messages that are stored is this envelope's.
+pub(super) fn find<'m>(
+    step: &str,
+    stored: &'m [StoredMessage],
+    envelope: &Envelope,
+) -> Checked<&'m StoredMessage> {
+    let id = envelope.id().to_string();
+    let found = stored.iter().find(|message| message.envelope_id() == id);
+    found.ok_or_else(|| Failure::new(step, "the message is there", "it is not"))
+}

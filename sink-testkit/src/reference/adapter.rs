@@ -1,0 +1,271 @@
+//! The reference adapter for the suite.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dispatch_api::{ErrorClass, Guarantees, HostServices, Ordering, Outcome, SinkPlugin};
+use serde_json::{Value, json};
+
+use super::broker::{
+    Broker, DEDUP_WINDOW, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
+};
+use super::mutants::Mutant;
+use super::plugin::{WORLD, World};
+use crate::conformance::{
+    Adapter, Batching, Capability, Clock, Destination, ErrorRow, FaultKind, FaultScript,
+    FixtureError, Profile, SinkFixture, StoredMessage,
+};
+
+/// The reference adapter, honest or broken in one way.
+#[derive(Debug, Default)]
+pub struct ReferenceAdapter {
+    mutant: Option<&'static Mutant>,
+}
+
+impl ReferenceAdapter {
+    /// The honest one.
+    #[must_use]
+    pub const fn honest() -> Self {
+        Self { mutant: None }
+    }
+
+    /// One that is broken in this way.
+    #[must_use]
+    pub const fn broken(mutant: &'static Mutant) -> Self {
+        Self {
+            mutant: Some(mutant),
+        }
+    }
+
+    /// What a mode declares: `ordered-batched`, `ordered-single`, `plain-batched` or
+    /// `plain-single`.
+    #[must_use]
+    pub fn profile(mode: &str) -> Profile {
+        let is_ordered = mode.starts_with("ordered");
+        let is_batched = mode.ends_with("batched");
+        let mut guarantees = Guarantees::new(true)
+            .with_max_message_bytes(MAX_BYTES)
+            .with_max_attributes(MAX_ATTRIBUTES);
+        if is_ordered {
+            guarantees =
+                guarantees
+                    .with_dedup_window(DEDUP_WINDOW)
+                    .with_ordering(match is_batched {
+                        true => Ordering::PerKey,
+                        false => Ordering::PerKeyWhenAwaited,
+                    });
+        }
+        let mut profile = Profile::new(mode, guarantees)
+            .with_capabilities([
+                Capability::Receipt,
+                Capability::Digests,
+                Capability::RefusesControlCharacters,
+                Capability::DestinationLimit,
+                Capability::Restart,
+                Capability::ForbiddenDestination,
+                Capability::Credentials,
+                Capability::MovableClock,
+                Capability::Telemetry,
+                Capability::Description,
+                Capability::Conflicts,
+            ])
+            .with_faults(FaultKind::ALL);
+        profile.clock = Clock::Paused;
+        profile.error_table = error_table();
+        if is_ordered {
+            profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
+        }
+        if is_batched {
+            profile = profile.with_capabilities([Capability::Ceilings]);
+            profile.batching = Some(
+                Batching::new(Duration::from_millis(20), MAX_ENTRIES)
+                    .with_max_bytes(MAX_BYTES)
+                    .with_max_inflight(4),
+            );
+        } else {
+            profile.faults = profile
+                .faults
+                .difference(&BTreeSet::from([FaultKind::Entries]))
+                .copied()
+                .collect();
+        }
+        profile
+    }
+}
+
+fn error_table() -> Vec<ErrorRow> {
+    let pause = ErrorClass::RetryAfter(Duration::ZERO);
+    [
+        ("DestinationMissing", ErrorClass::Config, Outcome::NotStored),
+        ("AccessDenied", ErrorClass::Config, Outcome::NotStored),
+        ("UnknownKey", ErrorClass::Config, Outcome::NotStored),
+        ("BadProof", ErrorClass::Config, Outcome::NotStored),
+        ("MessageTooLarge", ErrorClass::Permanent, Outcome::NotStored),
+        (
+            "InvalidAttribute",
+            ErrorClass::Permanent,
+            Outcome::NotStored,
+        ),
+        ("InvalidKey", ErrorClass::Permanent, Outcome::NotStored),
+        ("Throttled", pause, Outcome::NotStored),
+        ("Internal", ErrorClass::Transient, Outcome::NotStored),
+        ("Unavailable", ErrorClass::Transient, Outcome::Unknown),
+    ]
+    .map(|(name, class, outcome)| ErrorRow::new(name, class, outcome))
+    .to_vec()
+}
+
+#[async_trait]
+impl Adapter for ReferenceAdapter {
+    fn name(&self) -> &str {
+        "reference"
+    }
+
+    fn profiles(&self) -> Vec<Profile> {
+        [
+            "ordered-batched",
+            "ordered-single",
+            "plain-batched",
+            "plain-single",
+        ]
+        .map(Self::profile)
+        .to_vec()
+    }
+
+    async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
+        let services = HostServices::new();
+        let world = Arc::new(World {
+            broker: Arc::new(Broker::new()),
+            mutant: self.mutant,
+        });
+        // The pool lends what somebody holds: the fixture.
+        let world = services
+            .pool()
+            .get_or_try_create::<_, std::io::Error>(WORLD, || {
+                Ok(World {
+                    broker: Arc::clone(&world.broker),
+                    mutant: world.mutant,
+                })
+            })?;
+        Ok(Box::new(ReferenceFixture {
+            world,
+            services,
+            is_ordered: profile.mode.starts_with("ordered"),
+            is_batched: profile.batching.is_some(),
+            created: AtomicU64::new(0),
+        }))
+    }
+}
+
+/// A broker of its own for one case.
+#[derive(Debug)]
+pub struct ReferenceFixture {
+    world: Arc<World>,
+    services: HostServices,
+    is_ordered: bool,
+    is_batched: bool,
+    created: AtomicU64,
+}
+
+impl ReferenceFixture {
+    fn destination(&self, name: &str) -> Destination {
+        let suffix = if self.is_ordered { ".ordered" } else { "" };
+        Destination::new(format!("{name}{suffix}"))
+    }
+
+    fn options_of(&self, destination: &Destination, key: usize) -> Value {
+        let (key_id, secret) = KEYS[key];
+        json!({
+            "destination": destination.name(),
+            "key_id": key_id,
+            "secret": secret,
+            "batch": self.is_batched,
+        })
+    }
+
+    fn broker(&self) -> &Broker {
+        &self.world.broker
+    }
+}
+
+#[async_trait]
+impl SinkFixture for ReferenceFixture {
+    fn plugin(&self) -> &'static SinkPlugin {
+        self.world.plugin()
+    }
+
+    fn services(&self) -> HostServices {
+        self.services.clone()
+    }
+
+    async fn create(&self, name: &str) -> Result<Destination, FixtureError> {
+        self.create_limited(name, MAX_BYTES).await
+    }
+
+    async fn create_limited(&self, name: &str, bytes: usize) -> Result<Destination, FixtureError> {
+        self.created.fetch_add(1, AtomicOrdering::SeqCst);
+        let destination = self.destination(name);
+        self.broker().create(destination.name(), bytes);
+        Ok(destination)
+    }
+
+    fn missing(&self) -> Destination {
+        self.destination("nobody-made-this")
+    }
+
+    fn options(&self, destination: &Destination) -> Value {
+        self.options_of(destination, 0)
+    }
+
+    fn forbidden(&self, destination: &Destination) -> Option<Value> {
+        let stranger = KEYS.iter().position(|(key_id, _)| *key_id == STRANGER)?;
+        Some(self.options_of(destination, stranger))
+    }
+
+    fn other_credentials(&self, destination: &Destination) -> Option<(Value, String)> {
+        let (key_id, _) = KEYS[1];
+        Some((self.options_of(destination, 1), key_id.to_owned()))
+    }
+
+    fn secrets(&self, _destination: &Destination) -> Vec<String> {
+        let (_, secret) = KEYS[0];
+        vec![secret.to_owned()]
+    }
+
+    fn proofs(&self) -> Vec<String> {
+        KEYS.map(|(key_id, secret)| proof(key_id, secret)).to_vec()
+    }
+
+    fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
+        let lone = json!({"batch": false, "batch_linger_ms": 50});
+        let wide = json!({"inline_max_bytes": 5_000, "max_message_bytes": 4_000});
+        vec![
+            (lone, ["batch_linger_ms", "batch"]),
+            (wide, ["inline_max_bytes", "max_message_bytes"]),
+        ]
+    }
+
+    async fn stored(&self, destination: &Destination) -> Result<Vec<StoredMessage>, FixtureError> {
+        Ok(self.broker().stored(destination.name()))
+    }
+
+    async fn destinations(&self) -> Result<Vec<String>, FixtureError> {
+        Ok(self.broker().destinations())
+    }
+
+    fn faults(&self) -> Option<&dyn FaultScript> {
+        Some(self.broker().script())
+    }
+
+    async fn restart(&self) -> Result<(), FixtureError> {
+        self.broker().restart();
+        Ok(())
+    }
+
+    fn advance(&self, by: Duration) {
+        self.broker().advance(by);
+    }
+}
