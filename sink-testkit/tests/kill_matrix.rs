@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use sink_testkit::conformance::{Case, CaseReport, Profile, Verdict, cases, run_case};
+use sink_testkit::conformance::{Adapter, Case, CaseReport, Profile, Verdict, cases, run_case};
 use sink_testkit::reference::{Mutant, ReferenceAdapter, mutants};
 
 const MATRIX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kill_matrix.txt");
@@ -97,9 +97,9 @@ fn each_mutant_is_killed_by_its_case_with_its_words_and_the_matrix_is_as_checked
 
 #[test]
 fn the_honest_adapter_is_killed_by_no_case_in_any_mode() {
-    let adapter = ReferenceAdapter::honest();
+    let adapter: Arc<dyn Adapter> = Arc::new(ReferenceAdapter::honest());
     let mut failed = Vec::new();
-    for profile in sink_testkit::conformance::Adapter::profiles(&adapter) {
+    for profile in adapter.profiles() {
         for case in cases::all() {
             let report = run_case(&adapter, &profile, &case, SEED);
             if matches!(report.verdict, Verdict::Failed | Verdict::NotExercised) {
@@ -122,7 +122,7 @@ fn run_all(
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let adapter = ReferenceAdapter::broken(mutant);
+                    let adapter: Arc<dyn Adapter> = Arc::new(ReferenceAdapter::broken(mutant));
                     let profile = ReferenceAdapter::profile(mutant.mode);
                     let kills = killed_by(&adapter, &profile, cases);
                     killers.lock().unwrap().insert(mutant.name, kills);
@@ -134,7 +134,7 @@ fn run_all(
 }
 
 fn killed_by(
-    adapter: &ReferenceAdapter,
+    adapter: &Arc<dyn Adapter>,
     profile: &Profile,
     cases: &[Case],
 ) -> BTreeMap<&'static str, String> {

@@ -28,6 +28,7 @@ mod run;
 mod runner;
 mod scan;
 mod verdict;
+mod watchdog;
 
 pub use case::{Case, CaseFn, Needs};
 pub use context::Context;
@@ -38,7 +39,7 @@ pub use history::{Duplicates, History};
 pub use ledger::{Ledger, LedgerError};
 pub use observe::{Listening, Observer};
 pub use profile::{Batching, Capability, Clock, ErrorRow, Profile};
-pub use run::{CaseReport, run_case};
+pub use run::{CaseReport, run_case, run_case_within};
 pub use runner::main;
 pub use scan::Scanner;
 pub use verdict::Verdict;
