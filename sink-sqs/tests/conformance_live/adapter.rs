@@ -93,6 +93,7 @@ fn profile(mode: &str) -> Profile {
         profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
     }
     if is_batched {
+        profile = profile.with_capabilities([Capability::Ceilings]);
         profile.batching = Some(
             Batching::new(Duration::from_millis(20), 10)
                 .with_max_bytes(MAX_MESSAGE_BYTES)

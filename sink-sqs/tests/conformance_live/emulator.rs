@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,7 +17,7 @@ pub(crate) struct EmulatorFixture {
     url: String,
     http: reqwest::Client,
     /// Makes the names of this case's queues its own, also in a second run.
-    run: u128,
+    run: u64,
     is_fifo: bool,
     is_batched: bool,
     queues: Mutex<BTreeMap<String, Queue>>,
@@ -35,11 +34,10 @@ struct Queue {
 
 impl EmulatorFixture {
     pub(crate) fn new(url: String, profile: &Profile) -> Result<Self, FixtureError> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
         Ok(Self {
             url,
             http: reqwest::Client::builder().no_proxy().build()?,
-            run: since.as_nanos(),
+            run: fastrand::u64(..),
             is_fifo: profile.mode.starts_with("fifo"),
             is_batched: profile.batching.is_some(),
             queues: Mutex::default(),

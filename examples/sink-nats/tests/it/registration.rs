@@ -72,6 +72,7 @@ fn the_schema_is_an_object_of_all_options() {
         [
             "connect_timeout_ms",
             "credentials_file",
+            "duplicate_window_ms",
             "inline_max_bytes",
             "max_message_bytes",
             "password",

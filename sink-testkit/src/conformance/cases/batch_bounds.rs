@@ -131,7 +131,11 @@ async fn requests_of(context: &Context<'_>, over: usize) -> Checked<Vec<(usize, 
         return Ok(Vec::new());
     };
     let quarter = limit / 4;
-    let sink = context.build_set(&destination, "inline_max_bytes", quarter)?;
+    let mut options = context.fixture().options(&destination);
+    options["inline_max_bytes"] = quarter.into();
+    // Long enough for five large messages to be written on a machine that is busy.
+    options["batch_linger_ms"] = 1_000.into();
+    let sink = context.build_with(options)?;
     let rest = limit - 3 * quarter + over;
     let mut envelopes = Vec::new();
     for bytes in [quarter, quarter, quarter, rest, quarter] {

@@ -12,7 +12,7 @@ use crate::conformance::{
 pub(super) const CASES: &[Case] = &[
     case!(
         building_needs_no_runtime,
-        "a sink is built on a thread without a runtime, without panicking and within a second"
+        "a sink is built on a thread without a runtime"
     ),
     case!(
         building_sends_nothing,
@@ -37,17 +37,12 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what a thread takes is real time"
-)]
 async fn building_needs_no_runtime(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;
     let options = context.fixture().options(&destination);
     let plugin = context.fixture().plugin();
     let services = context.fixture().services();
     context.step("build on a plain thread");
-    let began = std::time::Instant::now();
     let built = std::thread::spawn(move || {
         let registry = dispatch_api::Registry::with([plugin]).map_err(|error| error.to_string())?;
         let built = registry.build(plugin.kind, &options, &services);
@@ -55,16 +50,10 @@ async fn building_needs_no_runtime(context: &Context<'_>) -> Checked {
     })
     .join();
     match built {
-        Err(_) => return Err(Failure::new("build without a runtime", "a sink", "a panic")),
-        Ok(Err(text)) => return Err(Failure::new("build without a runtime", "a sink", text)),
-        Ok(Ok(())) => {}
+        Err(_) => Err(Failure::new("build without a runtime", "a sink", "a panic")),
+        Ok(Err(text)) => Err(Failure::new("build without a runtime", "a sink", text)),
+        Ok(Ok(())) => Ok(()),
     }
-    check(
-        began.elapsed() < Duration::from_secs(5),
-        "build without a runtime",
-        "a moment",
-        format!("{:?}", began.elapsed()),
-    )
 }
 
 async fn building_sends_nothing(context: &Context<'_>) -> Checked {
