@@ -154,12 +154,22 @@ fn killed_by(
     kills
 }
 
+/// The lines that only one of them has, each kill with its mutant.
 fn differences(before: &str, now: &str) -> String {
-    let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
-    let gone = before.iter().filter(|line| !now.contains(line));
-    let new = now.iter().filter(|line| !before.contains(line));
-    gone.map(|line| format!("- {line}"))
-        .chain(new.map(|line| format!("+ {line}")))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let (before, now) = (kills(before), kills(now));
+    let gone = before.difference(&now).map(|line| format!("- {line}"));
+    let new = now.difference(&before).map(|line| format!("+ {line}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
+}
+
+fn kills(matrix: &str) -> BTreeSet<String> {
+    let mut mutant = "";
+    let lines = matrix.lines().map(|line| match line.strip_prefix("  ") {
+        Some(case) => format!("{mutant} {case}"),
+        None => {
+            mutant = line.split(' ').next().unwrap_or_default();
+            line.to_owned()
+        }
+    });
+    lines.collect()
 }

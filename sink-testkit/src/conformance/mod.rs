@@ -4,7 +4,7 @@
 //! adapter promises as a [`Profile`], and calls [`main`] from a test target with
 //! `harness = false`. Every case becomes a test of its own in cargo's output, once for
 //! each mode of the adapter, and its verdict is compared with the ledger that is checked
-//! in beside it. The guide is in the crate's documentation.
+//! in beside it. [`write_a_sink`](crate::write_a_sink) leads there step by step.
 //!
 //! # Rules
 //!

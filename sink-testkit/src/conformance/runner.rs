@@ -26,9 +26,12 @@ type Reports = Arc<Mutex<BTreeMap<(String, &'static str), CaseReport>>>;
 
 /// The main function of a conformance test: `harness = false` in `Cargo.toml`, and
 ///
-/// ```ignore
+/// ```no_run
+/// use sink_testkit::reference::ReferenceAdapter;
+///
 /// fn main() -> std::process::ExitCode {
-///     sink_testkit::conformance::main(MyAdapter, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger.toml"))
+///     let ledger = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger.toml");
+///     sink_testkit::conformance::main(ReferenceAdapter::honest(), ledger)
 /// }
 /// ```
 ///
