@@ -5,3 +5,6 @@ pub mod conformance;
 #[cfg(feature = "conformance")]
 pub mod reference;
 pub mod sqs;
+#[cfg(feature = "conformance")]
+#[doc = include_str!("../docs/write-a-sink.md")]
+pub mod write_a_sink {}

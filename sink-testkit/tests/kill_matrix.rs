@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use sink_testkit::conformance::{Case, CaseReport, Profile, Verdict, cases, run_case};
+use sink_testkit::conformance::{Adapter, Case, CaseReport, Profile, Verdict, cases, run_case};
 use sink_testkit::reference::{Mutant, ReferenceAdapter, mutants};
 
 const MATRIX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kill_matrix.txt");
@@ -97,9 +97,9 @@ fn each_mutant_is_killed_by_its_case_with_its_words_and_the_matrix_is_as_checked
 
 #[test]
 fn the_honest_adapter_is_killed_by_no_case_in_any_mode() {
-    let adapter = ReferenceAdapter::honest();
+    let adapter: Arc<dyn Adapter> = Arc::new(ReferenceAdapter::honest());
     let mut failed = Vec::new();
-    for profile in sink_testkit::conformance::Adapter::profiles(&adapter) {
+    for profile in adapter.profiles() {
         for case in cases::all() {
             let report = run_case(&adapter, &profile, &case, SEED);
             if matches!(report.verdict, Verdict::Failed | Verdict::NotExercised) {
@@ -122,7 +122,7 @@ fn run_all(
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let adapter = ReferenceAdapter::broken(mutant);
+                    let adapter: Arc<dyn Adapter> = Arc::new(ReferenceAdapter::broken(mutant));
                     let profile = ReferenceAdapter::profile(mutant.mode);
                     let kills = killed_by(&adapter, &profile, cases);
                     killers.lock().unwrap().insert(mutant.name, kills);
@@ -134,7 +134,7 @@ fn run_all(
 }
 
 fn killed_by(
-    adapter: &ReferenceAdapter,
+    adapter: &Arc<dyn Adapter>,
     profile: &Profile,
     cases: &[Case],
 ) -> BTreeMap<&'static str, String> {
@@ -154,12 +154,22 @@ fn killed_by(
     kills
 }
 
+/// The lines that only one of them has, each kill with its mutant.
 fn differences(before: &str, now: &str) -> String {
-    let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
-    let gone = before.iter().filter(|line| !now.contains(line));
-    let new = now.iter().filter(|line| !before.contains(line));
-    gone.map(|line| format!("- {line}"))
-        .chain(new.map(|line| format!("+ {line}")))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let (before, now) = (kills(before), kills(now));
+    let gone = before.difference(&now).map(|line| format!("- {line}"));
+    let new = now.difference(&before).map(|line| format!("+ {line}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
+}
+
+fn kills(matrix: &str) -> BTreeSet<String> {
+    let mut mutant = "";
+    let lines = matrix.lines().map(|line| match line.strip_prefix("  ") {
+        Some(case) => format!("{mutant} {case}"),
+        None => {
+            mutant = line.split(' ').next().unwrap_or_default();
+            line.to_owned()
+        }
+    });
+    lines.collect()
 }

@@ -20,7 +20,8 @@ use super::fault::{Fault, FaultScript, Rule};
 use super::fixture::{Destination, FixtureError, SinkFixture, StoredMessage};
 use super::history::{Duplicates, History};
 use super::observe::Observer;
-use super::profile::Profile;
+use super::profile::{Capability, Profile};
+use super::watchdog::Progress;
 use crate::sqs::Hold;
 
 /// The moment in which every envelope of the suite was received.
@@ -35,7 +36,7 @@ pub struct Context<'f> {
     random: RefCell<fastrand::Rng>,
     history: RefCell<History>,
     envelopes: Cell<u64>,
-    step: RefCell<String>,
+    progress: Progress,
     events: RefCell<BTreeMap<String, u64>>,
 }
 
@@ -49,9 +50,15 @@ impl<'f> Context<'f> {
             random: RefCell::new(fastrand::Rng::with_seed(seed)),
             history: RefCell::default(),
             envelopes: Cell::new(0),
-            step: RefCell::new("begin".to_owned()),
+            progress: Progress::new(),
             events: RefCell::default(),
         }
+    }
+
+    /// Tells there what the case does.
+    pub(super) fn telling(mut self, progress: &Progress) -> Self {
+        self.progress = progress.clone();
+        self
     }
 
     /// What the adapter declares.
@@ -93,13 +100,13 @@ impl<'f> Context<'f> {
 
     /// Says what the case does now, for the report of a case that hangs.
     pub fn step(&self, step: impl Into<String>) {
-        *self.step.borrow_mut() = step.into();
+        self.progress.step(step.into());
     }
 
     /// What the case does now.
     #[must_use]
     pub fn current_step(&self) -> String {
-        self.step.borrow().clone()
+        self.progress.current()
     }
 
     /// Plans an event without which the case proves nothing.
@@ -145,6 +152,7 @@ impl<'f> Context<'f> {
     /// The fixture's.
     pub async fn named_destination(&self, name: &str) -> Checked<Destination> {
         self.step(format!("create {name}"));
+        let _fixtures = self.progress.fixture();
         let created = self.fixture.create(name).await;
         created.map_err(|error| kit("create a destination", &error))
     }
@@ -383,6 +391,14 @@ impl<'f> Context<'f> {
         check(!ended, step, "no answer yet", "an answer")
     }
 
+    /// Gives a sink that does not wait for its destination the time to reach it.
+    pub async fn settle(&self) {
+        if !self.profile.has(Capability::Durable) {
+            self.step("wait for what nobody waits for");
+            sleep(self.profile.margin()).await;
+        }
+    }
+
     /// Drains a sink within the profile's patience.
     ///
     /// # Errors
@@ -402,6 +418,7 @@ impl<'f> Context<'f> {
     ///
     /// The fixture's.
     pub async fn stored(&self, destination: &Destination) -> Checked<Vec<StoredMessage>> {
+        let _fixtures = self.progress.fixture();
         let stored = self.fixture.stored(destination).await;
         stored.map_err(|error| kit("read back", &error))
     }
@@ -565,7 +582,7 @@ impl std::fmt::Debug for Context<'_> {
         f.debug_struct("Context")
             .field("profile", &self.profile.mode)
             .field("seed", &self.seed)
-            .field("step", &self.step)
+            .field("step", &self.current_step())
             .finish_non_exhaustive()
     }
 }

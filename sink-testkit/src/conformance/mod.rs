@@ -4,7 +4,7 @@
 //! adapter promises as a [`Profile`], and calls [`main`] from a test target with
 //! `harness = false`. Every case becomes a test of its own in cargo's output, once for
 //! each mode of the adapter, and its verdict is compared with the ledger that is checked
-//! in beside it. The guide is in the crate's documentation.
+//! in beside it. [`write_a_sink`](crate::write_a_sink) leads there step by step.
 //!
 //! # Rules
 //!
@@ -28,6 +28,7 @@ mod run;
 mod runner;
 mod scan;
 mod verdict;
+mod watchdog;
 
 pub use case::{Case, CaseFn, Needs};
 pub use context::Context;
@@ -38,7 +39,7 @@ pub use history::{Duplicates, History};
 pub use ledger::{Ledger, LedgerError};
 pub use observe::{Listening, Observer};
 pub use profile::{Batching, Capability, Clock, ErrorRow, Profile};
-pub use run::{CaseReport, run_case};
+pub use run::{CaseReport, run_case, run_case_within};
 pub use runner::main;
 pub use scan::Scanner;
 pub use verdict::Verdict;

@@ -33,6 +33,9 @@ pub struct Profile {
     /// Whether an attribute without a value is carried (`true`) or left out. Default
     /// `true`.
     pub carries_empty_attributes: bool,
+    /// Whether attribute values beyond ASCII are carried (`true`) or refused before anything
+    /// is sent. Default `true`.
+    pub carries_text_beyond_ascii: bool,
     /// The faults of the destination, and what the sink has to make of each.
     pub error_table: Vec<ErrorRow>,
     /// Targets, by how they begin, of a client whose records of level trace show what it
@@ -55,6 +58,7 @@ impl Profile {
             timeout: Duration::from_secs(5),
             requests_per_delivery: 1,
             carries_empty_attributes: true,
+            carries_text_beyond_ascii: true,
             error_table: Vec::new(),
             wire_logs: &[],
             clock: Clock::Real,
@@ -84,6 +88,7 @@ impl Profile {
             Capability::Order => self.guarantees.ordering != Ordering::None,
             Capability::PipelinedOrder => self.guarantees.ordering == Ordering::PerKey,
             Capability::Dedup => self.guarantees.dedup_window.is_some(),
+            Capability::TextBeyondAscii => self.carries_text_beyond_ascii,
             Capability::MessageLimit => self.guarantees.max_message_bytes.is_some(),
             _ => self.capabilities.contains(&capability),
         }
@@ -113,8 +118,8 @@ impl Profile {
 }
 
 /// What an adapter can do. Those that follow from the guarantees are declared there:
-/// `Durable`, `Order`, `PipelinedOrder`, `Dedup`, `MessageLimit`, and `Batching` by
-/// [`Profile::batching`].
+/// `Durable`, `Order`, `PipelinedOrder`, `Dedup`, `MessageLimit`; `Batching` by
+/// [`Profile::batching`], and `TextBeyondAscii` by [`Profile::carries_text_beyond_ascii`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Capability {
@@ -130,6 +135,8 @@ pub enum Capability {
     Dedup,
     /// There is a largest message.
     MessageLimit,
+    /// Attribute values beyond ASCII are carried.
+    TextBeyondAscii,
     /// The receipt names the stored message.
     Receipt,
     /// The destination answers with digests of what it stored.
@@ -174,6 +181,7 @@ impl Capability {
             Self::PipelinedOrder => "order of deliveries that are not awaited",
             Self::Dedup => "deduplication",
             Self::MessageLimit => "a largest message",
+            Self::TextBeyondAscii => "attributes beyond ASCII",
             Self::Receipt => "receipts",
             Self::Digests => "digests",
             Self::RefusesControlCharacters => "refusing control characters",

@@ -1,22 +1,29 @@
 //! Playing one case.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use super::case::Case;
+use super::case::{Case, CaseFn};
 use super::context::Context;
 use super::failure::{Checked, Failure, FailureKind};
 use super::fixture::Adapter;
 use super::profile::{Clock, Profile};
 use super::verdict::Verdict;
+use super::watchdog::{self, Progress, Stopped};
 
 /// The longest that a case may take on its clock.
 const BUDGET_PAUSED: Duration = Duration::from_secs(24 * 3600);
 const BUDGET_REAL: Duration = Duration::from_secs(60);
+
+/// The longest that a case may take of real time, which a paused clock or a thread that
+/// blocks does not end.
+const LIMIT_PAUSED: Duration = Duration::from_secs(60);
+const LIMIT_REAL: Duration = Duration::from_secs(90);
 
 /// How one case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,17 +39,42 @@ pub struct CaseReport {
     pub seed: u64,
 }
 
-/// Plays a case in a mode of an adapter, on a runtime of its own.
+/// Plays a case in a mode of an adapter, on a runtime and a thread of its own.
 ///
-/// A case that hangs fails with the step at which it did. A panic within it is no failure
-/// of the subject, which has its own [`deliver_contained`](dispatch_api::deliver_contained).
-pub fn run_case(adapter: &dyn Adapter, profile: &Profile, case: &Case, seed: u64) -> CaseReport {
+/// A case that hangs fails with the step at which it did: after a minute of real time on a
+/// paused clock, after a minute and a half on a real one, and its thread is left behind. A
+/// panic within it is no failure of the subject, which has its own
+/// [`deliver_contained`](dispatch_api::deliver_contained).
+pub fn run_case(
+    adapter: &Arc<dyn Adapter>,
+    profile: &Profile,
+    case: &Case,
+    seed: u64,
+) -> CaseReport {
+    let limit = match profile.clock {
+        Clock::Paused => LIMIT_PAUSED,
+        Clock::Real => LIMIT_REAL,
+    };
+    run_case_within(limit, adapter, profile, case, seed)
+}
+
+/// [`run_case`] with another limit of real time.
+pub fn run_case_within(
+    limit: Duration,
+    adapter: &Arc<dyn Adapter>,
+    profile: &Profile,
+    case: &Case,
+    seed: u64,
+) -> CaseReport {
+    let mut report = play_if_declared(limit, adapter, profile, case, seed);
     let divergences = adapter.divergences(profile);
-    let divergence = divergences.iter().find(|known| known.case == case.id);
-    let mut report = play_on_a_runtime(adapter, profile, case, seed);
-    if let Some(divergence) = divergence {
+    if let Some(divergence) = divergences.iter().find(|known| known.case == case.id) {
         (report.verdict, report.reason) = match report.verdict {
-            Verdict::Failed => (Verdict::NotApplicable, divergence.reason.to_owned()),
+            Verdict::Failed if report.is_subjects => {
+                (Verdict::NotApplicable, divergence.reason.to_owned())
+            }
+            // What the fixture or the suite could not do says nothing of the server.
+            Verdict::Failed => (Verdict::Failed, report.reason),
             verdict => (
                 Verdict::Failed,
                 format!(
@@ -52,12 +84,14 @@ pub fn run_case(adapter: &dyn Adapter, profile: &Profile, case: &Case, seed: u64
                 ),
             ),
         };
+        report.is_subjects = false;
     }
     report
 }
 
-fn play_on_a_runtime(
-    adapter: &dyn Adapter,
+fn play_if_declared(
+    limit: Duration,
+    adapter: &Arc<dyn Adapter>,
     profile: &Profile,
     case: &Case,
     seed: u64,
@@ -80,24 +114,20 @@ fn play_on_a_runtime(
             return report(Verdict::NotApplicable, reason, false);
         }
     };
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .start_paused(profile.clock == Clock::Paused)
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => return report(Verdict::Failed, error.to_string(), false),
+    let progress = Progress::new();
+    let job = {
+        let (adapter, profile) = (Arc::clone(adapter), profile.clone());
+        let progress = progress.clone();
+        move || play_on_a_runtime(&*adapter, &profile, run, seed, &progress)
     };
-    let played = AssertUnwindSafe(runtime.block_on(async {
-        let played = AssertUnwindSafe(play(adapter, profile, run, seed));
-        played.catch_unwind().await
-    }));
-    let (result, missing) = played.0.unwrap_or_else(|_| {
-        let failure = Failure::of_kit("panic", "the case panicked; the panic is printed above");
-        (Err(failure), Vec::new())
-    });
-    // What a case leaves behind must not hold up the next.
-    runtime.shutdown_background();
+    let (result, missing) = match watchdog::within(limit, job) {
+        Ok(played) => played,
+        Err(Stopped::Hangs) => {
+            let limit = format!("{limit:?} of real time");
+            (Err(progress.hangs(&limit)), Vec::new())
+        }
+        Err(Stopped::Died) => (Err(panicked()), Vec::new()),
+    };
     match result {
         Err(failure) => report(
             Verdict::Failed,
@@ -113,30 +143,67 @@ fn play_on_a_runtime(
     }
 }
 
-async fn play(
+/// What a case comes to, and what it planned and never saw.
+type Played = (Checked, Vec<String>);
+
+fn play_on_a_runtime(
     adapter: &dyn Adapter,
     profile: &Profile,
-    run: super::CaseFn,
+    run: CaseFn,
     seed: u64,
-) -> (Checked, Vec<String>) {
-    let fixture = match adapter.fixture(profile).await {
-        Ok(fixture) => fixture,
+    progress: &Progress,
+) -> Played {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(profile.clock == Clock::Paused)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
         Err(error) => {
-            let failure = Failure::of_kit("build the fixture", error.to_string());
+            let failure = Failure::of_kit("build a runtime", error.to_string());
             return (Err(failure), Vec::new());
         }
     };
-    let context = Context::new(&*fixture, profile, seed);
+    let played = runtime.block_on(async {
+        let played = AssertUnwindSafe(play(adapter, profile, run, seed, progress));
+        played.catch_unwind().await
+    });
+    // What a case leaves behind must not hold up the next.
+    runtime.shutdown_background();
+    played.unwrap_or_else(|_| (Err(panicked()), Vec::new()))
+}
+
+fn panicked() -> Failure {
+    Failure::of_kit("panic", "the case panicked; the panic is printed above")
+}
+
+async fn play(
+    adapter: &dyn Adapter,
+    profile: &Profile,
+    run: CaseFn,
+    seed: u64,
+    progress: &Progress,
+) -> Played {
+    progress.step("build the fixture".to_owned());
+    let building = progress.fixture();
     let budget = match profile.clock {
         Clock::Paused => BUDGET_PAUSED,
         Clock::Real => BUDGET_REAL,
     };
-    let result = timeout(budget, run(&context)).await.unwrap_or_else(|_| {
-        Err(Failure::new(
-            format!("hangs at `{}`", context.current_step()),
-            format!("an end within {budget:?}"),
-            "it still runs",
-        ))
-    });
+    let hangs = || Err(progress.hangs(&format!("{budget:?}")));
+    let fixture = match timeout(budget, adapter.fixture(profile)).await {
+        Ok(Ok(fixture)) => fixture,
+        Ok(Err(error)) => {
+            let failure = Failure::of_kit("build the fixture", error.to_string());
+            return (Err(failure), Vec::new());
+        }
+        Err(_) => return (hangs(), Vec::new()),
+    };
+    drop(building);
+    let context = Context::new(&*fixture, profile, seed).telling(progress);
+    let case = timeout(budget, run(&context));
+    let mut case = std::pin::pin!(case);
+    // The future is still there when its time is over, and with it the calls it waits for.
+    let result = case.as_mut().await.unwrap_or_else(|_| hangs());
     (result, context.missing_events())
 }

@@ -26,9 +26,12 @@ type Reports = Arc<Mutex<BTreeMap<(String, &'static str), CaseReport>>>;
 
 /// The main function of a conformance test: `harness = false` in `Cargo.toml`, and
 ///
-/// ```ignore
+/// ```no_run
+/// use sink_testkit::reference::ReferenceAdapter;
+///
 /// fn main() -> std::process::ExitCode {
-///     sink_testkit::conformance::main(MyAdapter, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger.toml"))
+///     let ledger = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger.toml");
+///     sink_testkit::conformance::main(ReferenceAdapter::honest(), ledger)
 /// }
 /// ```
 ///
@@ -44,13 +47,26 @@ type Reports = Arc<Mutex<BTreeMap<(String, &'static str), CaseReport>>>;
 pub fn main(adapter: impl Adapter, ledger: impl Into<PathBuf>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let adapter: Arc<dyn Adapter> = Arc::new(adapter);
-    let settings = settings(adapter.name());
+    let settings = match settings(adapter.name()) {
+        Ok(settings) => settings,
+        Err(text) => {
+            eprintln!("{text}");
+            return ExitCode::FAILURE;
+        }
+    };
     let path = ledger.into();
     let reports: Reports = Arc::default();
     if let Some(reason) = adapter.unavailable() {
         return not_here(&*adapter, &reason, &settings);
     }
     let profiles = adapter.profiles();
+    if profiles.is_empty() {
+        eprintln!(
+            "{}: it declares no mode, so no case would run",
+            adapter.name()
+        );
+        return ExitCode::FAILURE;
+    }
     let expected = if settings.update {
         Ok(Ledger::read(&path).unwrap_or_default())
     } else {
@@ -98,16 +114,21 @@ pub fn main(adapter: impl Adapter, ledger: impl Into<PathBuf>) -> ExitCode {
     conclusion.exit_code()
 }
 
-fn settings(adapter: &str) -> Settings {
+fn settings(adapter: &str) -> Result<Settings, String> {
     let is_set = |name: &str| std::env::var(name).is_ok_and(|value| value == "1");
     let own = format!("{}_REQUIRE_LIVE", adapter.to_uppercase().replace('-', "_"));
-    Settings {
+    let seed =
+        match std::env::var("CONFORMANCE_SEED") {
+            Err(_) => None,
+            Ok(seed) => Some(seed.parse().map_err(|_| {
+                format!("CONFORMANCE_SEED has to be a number from 0 to {}", u64::MAX)
+            })?),
+        };
+    Ok(Settings {
         update: is_set("UPDATE_LEDGER"),
-        seed: std::env::var("CONFORMANCE_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok()),
+        seed,
         require_live: is_set("REQUIRE_LIVE") || is_set(&own),
-    }
+    })
 }
 
 fn not_here(adapter: &dyn Adapter, reason: &str, settings: &Settings) -> ExitCode {
@@ -136,7 +157,7 @@ fn trial(
     let seed = settings.seed;
     Trial::test(format!("{}::{}", profile.mode, case.id), move || {
         let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-        let report = run_case(&*adapter, &profile, &case, seed);
+        let report = run_case(&adapter, &profile, &case, seed);
         let result = match update {
             true => match report.verdict {
                 Verdict::Failed | Verdict::NotExercised => Err(failed(&case, &report)),
@@ -172,9 +193,14 @@ fn compare(case: &Case, report: &CaseReport, expected: Option<Verdict>) -> Resul
 }
 
 fn failed(case: &Case, report: &CaseReport) -> Failed {
+    let CaseReport { verdict, seed, .. } = report;
+    let reason = match &*report.reason {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
     format!(
-        "{}\nrule: {}\n{}: {}\nseed: CONFORMANCE_SEED={}",
-        case.id, case.rule, report.verdict, report.reason, report.seed
+        "{}\nrule: {}\n{verdict}{reason}\nseed: CONFORMANCE_SEED={seed}",
+        case.id, case.rule
     )
     .into()
 }

@@ -1,6 +1,5 @@
 //! The reference adapter for the suite.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 use std::time::Duration;
@@ -40,13 +39,12 @@ impl ReferenceAdapter {
         }
     }
 
-    /// What a mode declares: `ordered-batched`, `ordered-single`, `plain-batched` or
-    /// `plain-single`.
+    /// What a mode declares: one of [`MODES`](Self::MODES).
     #[must_use]
     pub fn profile(mode: &str) -> Profile {
         let is_ordered = mode.starts_with("ordered");
         let is_batched = mode.ends_with("batched");
-        let mut guarantees = Guarantees::new(true)
+        let mut guarantees = Guarantees::new(mode != NOT_DURABLE)
             .with_max_message_bytes(MAX_BYTES)
             .with_max_attributes(MAX_ATTRIBUTES);
         if is_ordered {
@@ -58,23 +56,33 @@ impl ReferenceAdapter {
                         false => Ordering::PerKeyWhenAwaited,
                     });
         }
-        let mut profile = Profile::new(mode, guarantees)
+        let mut profile = Profile::new(mode, guarantees);
+        profile.clock = Clock::Paused;
+        if mode == BARE {
+            return profile.with_capabilities([Capability::RefusesControlCharacters]);
+        }
+        profile = profile.with_capabilities([
+            Capability::RefusesControlCharacters,
+            Capability::Telemetry,
+            Capability::Description,
+            Capability::Conflicts,
+        ]);
+        if mode == NOT_DURABLE {
+            return profile.with_faults([FaultKind::Requests]);
+        }
+        profile = profile
             .with_capabilities([
                 Capability::Receipt,
                 Capability::Digests,
-                Capability::RefusesControlCharacters,
                 Capability::DestinationLimit,
                 Capability::Restart,
                 Capability::ForbiddenDestination,
                 Capability::Credentials,
                 Capability::MovableClock,
-                Capability::Telemetry,
-                Capability::Description,
-                Capability::Conflicts,
             ])
             .with_faults(FaultKind::ALL);
-        profile.clock = Clock::Paused;
         profile.error_table = error_table();
+        profile.carries_text_beyond_ascii = mode != TEXT_ONLY;
         if is_ordered {
             profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
         }
@@ -86,15 +94,29 @@ impl ReferenceAdapter {
                     .with_max_inflight(4),
             );
         } else {
-            profile.faults = profile
-                .faults
-                .difference(&BTreeSet::from([FaultKind::Entries]))
-                .copied()
-                .collect();
+            profile.faults.remove(&FaultKind::Entries);
         }
         profile
     }
+
+    /// The modes, from the one that promises the most to those that promise little:
+    /// `not-durable` answers before the broker has confirmed, `text-only` has a destination
+    /// that takes only ASCII beside its messages, and `bare` gives no receipts, describes
+    /// nothing and has a fixture that plays no faults.
+    pub const MODES: [&str; 7] = [
+        "ordered-batched",
+        "ordered-single",
+        "plain-batched",
+        "plain-single",
+        NOT_DURABLE,
+        TEXT_ONLY,
+        BARE,
+    ];
 }
+
+const NOT_DURABLE: &str = "not-durable";
+const TEXT_ONLY: &str = "text-only";
+const BARE: &str = "bare";
 
 fn error_table() -> Vec<ErrorRow> {
     let pause = ErrorClass::RetryAfter(Duration::ZERO);
@@ -125,35 +147,25 @@ impl Adapter for ReferenceAdapter {
     }
 
     fn profiles(&self) -> Vec<Profile> {
-        [
-            "ordered-batched",
-            "ordered-single",
-            "plain-batched",
-            "plain-single",
-        ]
-        .map(Self::profile)
-        .to_vec()
+        Self::MODES.map(Self::profile).to_vec()
     }
 
     async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
         let services = HostServices::new();
-        let world = Arc::new(World {
-            broker: Arc::new(Broker::new()),
-            mutant: self.mutant,
-        });
         // The pool lends what somebody holds: the fixture.
         let world = services
             .pool()
             .get_or_try_create::<_, std::io::Error>(WORLD, || {
                 Ok(World {
-                    broker: Arc::clone(&world.broker),
-                    mutant: world.mutant,
+                    broker: Arc::new(Broker::new()),
+                    mutant: self.mutant,
+                    is_bare: profile.mode == BARE,
                 })
             })?;
         Ok(Box::new(ReferenceFixture {
             world,
             services,
-            is_ordered: profile.mode.starts_with("ordered"),
+            mode: profile.mode.clone(),
             is_batched: profile.batching.is_some(),
             created: AtomicU64::new(0),
         }))
@@ -165,25 +177,32 @@ impl Adapter for ReferenceAdapter {
 pub struct ReferenceFixture {
     world: Arc<World>,
     services: HostServices,
-    is_ordered: bool,
+    mode: String,
     is_batched: bool,
     created: AtomicU64,
 }
 
 impl ReferenceFixture {
     fn destination(&self, name: &str) -> Destination {
-        let suffix = if self.is_ordered { ".ordered" } else { "" };
+        let is_ordered = self.mode.starts_with("ordered");
+        let suffix = if is_ordered { ".ordered" } else { "" };
         Destination::new(format!("{name}{suffix}"))
     }
 
     fn options_of(&self, destination: &Destination, key: usize) -> Value {
         let (key_id, secret) = KEYS[key];
-        json!({
+        let mut options = json!({
             "destination": destination.name(),
             "key_id": key_id,
             "secret": secret,
             "batch": self.is_batched,
-        })
+        });
+        match &*self.mode {
+            NOT_DURABLE => options["confirm"] = false.into(),
+            TEXT_ONLY => options["ascii_attributes"] = true.into(),
+            _ => {}
+        }
+        options
     }
 
     fn broker(&self) -> &Broker {
@@ -208,7 +227,10 @@ impl SinkFixture for ReferenceFixture {
     async fn create_limited(&self, name: &str, bytes: usize) -> Result<Destination, FixtureError> {
         self.created.fetch_add(1, AtomicOrdering::SeqCst);
         let destination = self.destination(name);
-        self.broker().create(destination.name(), bytes);
+        match &*self.mode {
+            TEXT_ONLY => self.broker().create_ascii_only(destination.name(), bytes),
+            _ => self.broker().create(destination.name(), bytes),
+        }
         Ok(destination)
     }
 
@@ -257,7 +279,7 @@ impl SinkFixture for ReferenceFixture {
     }
 
     fn faults(&self) -> Option<&dyn FaultScript> {
-        Some(self.broker().script())
+        (self.mode != BARE).then(|| self.broker().script() as &dyn FaultScript)
     }
 
     async fn restart(&self) -> Result<(), FixtureError> {

@@ -60,6 +60,7 @@ struct Topic {
     messages: Vec<StoredMessage>,
     repeats: HashMap<String, (Duration, StoredEntry)>,
     max_bytes: usize,
+    is_ascii_only: bool,
 }
 
 impl Broker {
@@ -81,10 +82,20 @@ impl Broker {
 
     /// Creates a destination that takes messages of at most `max_bytes`.
     pub fn create(&self, name: &str, max_bytes: usize) {
+        self.create_with(name, max_bytes, false);
+    }
+
+    /// Creates a destination that takes only ASCII in attributes.
+    pub fn create_ascii_only(&self, name: &str, max_bytes: usize) {
+        self.create_with(name, max_bytes, true);
+    }
+
+    fn create_with(&self, name: &str, max_bytes: usize, is_ascii_only: bool) {
         let topic = Topic {
             messages: Vec::new(),
             repeats: HashMap::new(),
             max_bytes: max_bytes.min(MAX_BYTES),
+            is_ascii_only,
         };
         self.state().topics.insert(name.to_owned(), topic);
     }
@@ -269,9 +280,12 @@ impl Topic {
         if entry.attributes.len() > MAX_ATTRIBUTES {
             return Some(("TooManyAttributes", format!("over {MAX_ATTRIBUTES}")));
         }
-        let mut values = entry.attributes.iter().map(|(_, value)| value);
-        if values.any(|value| !is_text(value)) {
+        let values = || entry.attributes.iter().map(|(_, value)| value);
+        if values().any(|value| !is_text(value)) {
             return Some(("InvalidAttribute", "a control character".to_owned()));
+        }
+        if self.is_ascii_only && values().any(|value| !value.is_ascii()) {
+            return Some(("InvalidAttribute", "not ASCII".to_owned()));
         }
         let is_ordered = is_ordered(name);
         match (&entry.key, &entry.dedup_id) {

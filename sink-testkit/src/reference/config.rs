@@ -23,7 +23,7 @@ struct RawConfig {
     /// The secret that belongs to the key, required.
     #[schemars(extend("writeOnly" = true))]
     secret: Option<String>,
-    /// Whether deliveries are sent in batches. Default true.
+    /// Whether deliveries are sent in batches. Default true, without `confirm` false.
     batch: Option<bool>,
     /// How long a batch waits to fill, in milliseconds. 1 to 60000, default 20.
     #[schemars(range(min = 1, max = 60_000))]
@@ -47,6 +47,10 @@ struct RawConfig {
     /// The largest message in bytes. 1 to 16384, default 16384.
     #[schemars(range(min = 1, max = 16_384))]
     max_message_bytes: Option<u64>,
+    /// Whether a delivery waits until the broker has confirmed it. Default true.
+    confirm: Option<bool>,
+    /// Whether the destination takes only ASCII in attributes. Default false.
+    ascii_attributes: Option<bool>,
     /// How long one delivery may take, in milliseconds. 1 to 300000, default 5000.
     #[schemars(range(min = 1, max = 300_000))]
     timeout_ms: Option<u64>,
@@ -83,6 +87,10 @@ pub struct ReferenceConfig {
     pub inline_max_bytes: NonZeroUsize,
     /// The largest message.
     pub max_message_bytes: usize,
+    /// Whether a delivery waits until the broker has confirmed it.
+    pub confirm: bool,
+    /// Whether the destination takes only ASCII in attributes.
+    pub ascii_attributes: bool,
     /// The time limit of one delivery.
     pub timeout: Duration,
     /// The broker's host.
@@ -153,13 +161,22 @@ impl ReferenceConfig {
                 "is for batches, and `batch` is false: leave one of them out",
             );
         }
+        let confirm = raw.confirm.unwrap_or(true);
+        if !confirm && raw.batch == Some(true) {
+            check.problems.add(
+                "confirm",
+                "false is for messages sent one by one: a `batch` waits for its answers",
+            );
+        }
         let config = Self {
             destination,
             key_id,
             secret,
-            batching: raw.batch.unwrap_or(true).then_some(settings),
+            batching: raw.batch.unwrap_or(confirm).then_some(settings),
             inline_max_bytes,
             max_message_bytes: max_message_bytes.get(),
+            confirm,
+            ascii_attributes: raw.ascii_attributes.unwrap_or(false),
             timeout: Duration::from_millis(timeout.min(of_request)),
             host,
         };

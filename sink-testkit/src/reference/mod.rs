@@ -1,10 +1,12 @@
 //! An honest adapter in memory, and ways to break it.
 //!
 //! The reference broker takes requests like a queue's service, and the reference sink
-//! delivers to it; together they pass every case that their profile claims. [`mutants`]
-//! break them one rule at a time, to prove that a case notices.
+//! delivers to it; together they pass every case that their profile claims, also in modes
+//! that promise little. [`mutants`] break them one rule at a time, to prove that a case
+//! notices.
 
 mod adapter;
+mod bare;
 mod broker;
 mod config;
 pub mod mutants;

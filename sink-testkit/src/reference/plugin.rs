@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dispatch_api::{HostServices, Problems, Sink, SinkPlugin};
 use serde_json::Value;
 
+use super::bare::Bare;
 use super::broker::Broker;
 use super::config::ReferenceConfig;
 use super::mutants::{Mutant, Parts, Seam};
@@ -25,6 +26,8 @@ pub static PLUGIN: SinkPlugin = SinkPlugin::new(
 pub(super) struct World {
     pub(super) broker: Arc<Broker>,
     pub(super) mutant: Option<&'static Mutant>,
+    /// Whether sinks have empty receipts and no description.
+    pub(super) is_bare: bool,
 }
 
 impl World {
@@ -72,7 +75,10 @@ fn honest(
         _ => broker,
     };
     let sink = ReferenceSink::new(config.clone(), Arc::clone(&wire), services);
-    let sink: Arc<dyn Sink> = Arc::new(sink);
+    let sink: Arc<dyn Sink> = match world.is_bare {
+        true => Arc::new(Bare(Arc::new(sink))),
+        false => Arc::new(sink),
+    };
     Ok(match seam {
         Some(Seam::Sink(mutate)) => mutate(
             sink,

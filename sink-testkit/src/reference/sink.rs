@@ -13,6 +13,7 @@ use dispatch_api::{
     RETRY_AFTER_CEILING, Receipt, Reconciliation, Sink, SinkError, throttle_after,
 };
 use metrics::counter;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
@@ -29,7 +30,12 @@ pub struct ReferenceSink {
     sender: Sender,
     batcher: Option<Batcher<Sender>>,
     in_flight: InFlight,
+    /// Room for requests that nobody waits for.
+    unconfirmed: Arc<Semaphore>,
 }
+
+/// The most requests at once that nobody waits for.
+const UNCONFIRMED: usize = 64;
 
 impl ReferenceSink {
     /// A sink of this configuration that sends over this wire.
@@ -46,6 +52,7 @@ impl ReferenceSink {
             sender,
             config,
             in_flight: InFlight::new(),
+            unconfirmed: Arc::new(Semaphore::new(UNCONFIRMED)),
         }
     }
 
@@ -61,6 +68,17 @@ impl ReferenceSink {
             return Err(SinkError::permanent(
                 "InvalidAttribute",
                 format!("the attribute {name} holds a control character"),
+            ));
+        }
+        let mut names = attributes.iter();
+        if self.config.ascii_attributes
+            && let Some((name, _)) = names.find(|(_, value)| !value.is_ascii())
+        {
+            return Err(SinkError::permanent(
+                "InvalidAttribute",
+                format!(
+                    "the attribute {name} is not ASCII, and the destination takes nothing else"
+                ),
             ));
         }
         let is_ordered = self.config.is_ordered();
@@ -118,9 +136,26 @@ impl Sink for ReferenceSink {
         envelope: &Envelope,
         ctx: &DeliveryContext,
     ) -> Result<Receipt, SinkError> {
-        let _running = self.in_flight.enter()?;
+        let running = self.in_flight.enter()?;
         let deadline = self.deadline(ctx)?;
         let entry = self.entry(envelope, ctx)?;
+        if !self.config.confirm {
+            let room = Arc::clone(&self.unconfirmed).acquire_owned();
+            let Ok(Ok(room)) = timeout_at(deadline, room).await else {
+                return Err(SinkError::transient(
+                    Outcome::NotStored,
+                    "Timeout",
+                    "no room for another request in time",
+                ));
+            };
+            let sender = self.sender.clone();
+            tokio::spawn(async move {
+                let _running = (running, room);
+                // Whoever asks for no confirmation hears of no failure.
+                let _ = sender.send_by(vec![entry], deadline).await;
+            });
+            return Ok(Receipt::new());
+        }
         let Some(batcher) = self.batcher.as_ref().filter(|_| !ctx.is_direct()) else {
             let mut answers = self.sender.send_by(vec![entry], deadline).await;
             return answers.pop().unwrap_or_else(|| Err(timed_out()));
@@ -142,12 +177,16 @@ impl Sink for ReferenceSink {
         }
     }
 
+    fn durable(&self) -> bool {
+        self.config.confirm
+    }
+
     fn inline_max_bytes(&self) -> Option<NonZeroUsize> {
         Some(self.config.inline_max_bytes)
     }
 
     fn guarantees(&self) -> Guarantees {
-        let guarantees = Guarantees::new(true)
+        let guarantees = Guarantees::new(self.durable())
             .with_max_message_bytes(self.config.max_message_bytes)
             .with_max_attributes(MAX_ATTRIBUTES);
         match (self.config.is_ordered(), &self.batcher) {

@@ -122,6 +122,7 @@ async fn each_has_its_own_request(context: &Context<'_>) -> Checked {
     let envelopes = few(context);
     let answers = deliver_together(context, &*sink, &envelopes).await?;
     all_succeeded("deliver together", answers)?;
+    context.settle().await;
     let requests = context.faults()?.requests(&destination);
     let counts: Vec<usize> = requests
         .iter()

@@ -81,7 +81,10 @@ async fn cancel_at_every_await_leaves_sink_usable(context: &Context<'_>) -> Chec
     const AT_MOST: usize = 64;
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
-    context.plan("a delivery is dropped half-way");
+    // One that waits for nothing may be over at its first poll.
+    if context.profile().has(Capability::Durable) {
+        context.plan("a delivery is dropped half-way");
+    }
     for polls in 0..AT_MOST {
         let envelope = context.envelope();
         context.step(format!("drop a delivery after {polls} polls"));

@@ -509,7 +509,10 @@ async fn config_build_sends_nothing(context: &Context<'_>) -> Checked {
 
 async fn config_schema_matches_parser(context: &Context<'_>) -> Checked {
     let (options, known) = known(context).await?;
-    let shared = ["inline_max_bytes", "max_message_bytes", "timeout_ms"];
+    let mut shared = vec!["inline_max_bytes", "timeout_ms"];
+    if context.profile().has(Capability::MessageLimit) {
+        shared.push("max_message_bytes");
+    }
     let in_use = options.as_object().into_iter().flatten();
     let in_use = in_use.map(|(key, _)| &**key).chain(shared);
     for key in in_use {

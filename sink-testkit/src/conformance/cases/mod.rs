@@ -29,27 +29,33 @@ use super::case::Case;
 /// Every case, in the order of the reports.
 #[must_use]
 pub fn all() -> Vec<Case> {
-    [
-        acceptance::CASES,
-        identity::CASES,
-        body::CASES,
-        size::CASES,
-        headers::CASES,
-        fields::CASES,
-        errors::CASES,
-        replies::CASES,
-        integrity::CASES,
-        batches::CASES,
-        batch_bounds::CASES,
-        cancellation::CASES,
-        isolation::CASES,
-        order::CASES,
-        lifetime::CASES,
-        config::CASES,
-        registry::CASES,
-        lifecycle::CASES,
-        telemetry::CASES,
-        secrets::CASES,
-    ]
-    .concat()
+    GROUPS.map(|(_, cases)| cases).concat()
 }
+
+/// The groups of cases, by the name of each.
+pub fn groups() -> impl Iterator<Item = (&'static str, &'static [Case])> {
+    GROUPS.into_iter()
+}
+
+const GROUPS: [(&str, &[Case]); 20] = [
+    ("acceptance", acceptance::CASES),
+    ("identity", identity::CASES),
+    ("body", body::CASES),
+    ("size", size::CASES),
+    ("headers", headers::CASES),
+    ("fields", fields::CASES),
+    ("errors", errors::CASES),
+    ("replies", replies::CASES),
+    ("integrity", integrity::CASES),
+    ("batches", batches::CASES),
+    ("batch_bounds", batch_bounds::CASES),
+    ("cancellation", cancellation::CASES),
+    ("isolation", isolation::CASES),
+    ("order", order::CASES),
+    ("lifetime", lifetime::CASES),
+    ("config", config::CASES),
+    ("registry", registry::CASES),
+    ("lifecycle", lifecycle::CASES),
+    ("telemetry", telemetry::CASES),
+    ("secrets", secrets::CASES),
+];

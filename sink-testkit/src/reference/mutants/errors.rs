@@ -185,6 +185,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                             Ok::<_, Infallible>(World {
                                 broker: Arc::new(Broker::new()),
                                 mutant: None,
+                                is_bare: false,
                             })
                         });
                         let Ok(world) = world;

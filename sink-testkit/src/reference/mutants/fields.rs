@@ -194,6 +194,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }),
     ),
     Mutant::new(
+        "ReplacesBeyondAscii",
+        "writes a question mark for what the destination does not take",
+        "metadata_beyond_ascii",
+        "metadata beyond ASCII",
+        Seam::Sink(|inner, _| {
+            altering(inner, |envelope| match envelope.dedupe_key() {
+                Some(key) => {
+                    let key = key.replace(|c: char| !c.is_ascii(), "?");
+                    envelope.clone().with_dedupe_key(key)
+                }
+                None => envelope,
+            })
+        }),
+    )
+    .in_mode("text-only"),
+    Mutant::new(
         "AnotherOrderOfFields",
         "writes the fields of a message in another order",
         "wire_format_golden_vectors",
