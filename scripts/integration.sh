@@ -54,15 +54,13 @@ dispatcher=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import js
 .venv/bin/pip install --quiet --disable-pip-version-check --requirement scripts/integration/requirements.txt
 npm install --silent --no-audit --no-fund --prefix "$work" fauxqs@1.9.2
 
-# The live suite of a plugin; a ledger that is not kept yet is written.
-conformance() { # PACKAGE LEDGER
-    local record=()
-    [ -f "$2" ] || record=(env UPDATE_LEDGER=1)
-    REQUIRE_LIVE=1 "${record[@]}" cargo test --quiet --package "$1" --test conformance_live
+# The live suite of a plugin. Where no ledger is kept yet it fails and says how to write one.
+conformance() { # PACKAGE
+    REQUIRE_LIVE=1 cargo test --quiet --package "$1" --test conformance_live
 }
 
 sqs_conformance() { # EMULATOR PORT
-    SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 conformance sink-sqs "sink-sqs/tests/ledgers/$1.toml"
+    SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 conformance sink-sqs
 }
 
 run_emulator() { # NAME PORT
@@ -101,9 +99,11 @@ if docker info >/dev/null 2>&1 && docker compose version >/dev/null 2>&1; then
     "${compose[@]}" exec -T kafka /opt/kafka/bin/kafka-topics.sh --bootstrap-server 127.0.0.1:9092 \
         --create --if-not-exists --topic hooks --partitions 3
     KAFKA_BROKERS=127.0.0.1:9092 KAFKA_TOPIC=hooks cargo test --quiet --package sink-kafka --test it named_brokers
-    KAFKA_BROKERS=127.0.0.1:9092 conformance sink-kafka examples/sink-kafka/tests/ledger-live.toml
+    KAFKA_BROKERS=127.0.0.1:9092 conformance sink-kafka
     python3 scripts/nats_stream.py 4222
     NATS_URL=127.0.0.1:4222 cargo test --quiet --package sink-nats --test it a_named_server
 else
-    echo "== no Docker engine answers: the containers are not tested"
+    echo "== skipped: no Docker engine answers, so the containers are not tested"
+    # Asked for by REQUIRE_LIVE=1, as on a machine that has an engine.
+    [ "${REQUIRE_LIVE:-}" != 1 ] || exit 1
 fi

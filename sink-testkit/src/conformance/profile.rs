@@ -9,8 +9,8 @@ use super::fault::FaultKind;
 
 /// What one mode of an adapter declares: its guarantees, capabilities and limits.
 ///
-/// The suite holds the adapter to it in both directions: what is declared has to be
-/// there, and what is not declared must not be there in silence.
+/// What is declared has to be there. Where a capability is not declared and a case has an
+/// inverse, that is played instead; the others are not applicable, and the ledger says so.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Profile {

@@ -1,8 +1,9 @@
 //! Every sink that the host links, at once: what they store, and a tenant that moves from
 //! one to the next.
 //!
-//! The stream needs the program `nats-server`; without it that leg is skipped, which is
-//! printed, and `REQUIRE_LIVE=1` makes that a failure. The topic needs the feature `kafka`.
+//! The stream needs the program `nats-server`, the topic the feature `kafka`. A leg that is
+//! not there is skipped, which is printed past the capture of the test harness, and
+//! `REQUIRE_LIVE=1` makes that a failure.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,

@@ -217,6 +217,8 @@ async fn a_lost_response_is_transient_and_unknown(context: &Context<'_>) -> Chec
     check_eq("class", &ErrorClass::Transient, &error.class())?;
     check_eq("outcome", &Outcome::Unknown, &error.outcome())?;
     check_eq("faults played", &1, &context.faults()?.played())?;
+    // Without the message there, it would have been the request that was lost.
+    context.wait_for(&destination, 1).await?;
     context.judge(&destination, Duplicates::Forbidden).await
 }
 

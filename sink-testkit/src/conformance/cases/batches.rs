@@ -343,8 +343,12 @@ async fn batch_entry_ids_unique(context: &Context<'_>) -> Checked {
     let sink = context.build(&destination)?;
     let one = context.envelope();
     let envelopes = [one.clone(), context.envelope(), one];
+    context.plan("a request with several messages");
     let answers = deliver_together(context, &*sink, &envelopes).await?;
     for request in context.faults()?.requests(&destination) {
+        if request.entry_ids.len() > 1 {
+            context.happened("a request with several messages");
+        }
         let distinct: BTreeSet<&String> = request.entry_ids.iter().collect();
         check_eq(
             "distinct ids of entries",

@@ -1,6 +1,6 @@
 //! A `nats-server` with JetStream, started for one test and stopped with it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -29,22 +29,29 @@ macro_rules! server_or_skip {
 }
 pub(crate) use server_or_skip;
 
+/// Notes that something is skipped, past the capture of the test harness; fails where it has
+/// to be there.
+pub(crate) fn skipped(why: &str) {
+    for variable in [
+        "REQUIRE_LIVE",
+        "SINK_NATS_REQUIRE_LIVE",
+        "NATS_REQUIRE_LIVE",
+    ] {
+        assert!(
+            std::env::var_os(variable).is_none_or(|value| value != "1"),
+            "{variable}=1, and {why}"
+        );
+    }
+    // The harness captures what the macros print, and nothing else.
+    writeln!(std::io::stderr(), "skipped: {why}").unwrap();
+}
+
 impl NatsServer {
     /// Starts one whose configuration also has these lines; `None`, and a note, where the
     /// program is missing and need not be there.
     pub(crate) fn start(configuration: &str) -> Option<Self> {
         let Some(program) = find_program() else {
-            for variable in [
-                "REQUIRE_LIVE",
-                "SINK_NATS_REQUIRE_LIVE",
-                "NATS_REQUIRE_LIVE",
-            ] {
-                assert!(
-                    std::env::var_os(variable).is_none_or(|value| value != "1"),
-                    "{variable}=1, and there is no nats-server on the PATH"
-                );
-            }
-            eprintln!("skipped: there is no nats-server on the PATH");
+            skipped("there is no nats-server on the PATH");
             return None;
         };
         let directory = tempfile::tempdir().unwrap();
