@@ -34,7 +34,7 @@ pub(crate) async fn places() -> Vec<Box<dyn Place>> {
     #[cfg(feature = "kafka")]
     places.push(Box::new(kafka::Topic::new()));
     #[cfg(not(feature = "kafka"))]
-    nats_server::skipped("the dispatcher is built without its feature `kafka`");
+    crate::nats_server::skipped("the dispatcher is built without its feature `kafka`");
     places
 }
 
