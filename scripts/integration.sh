@@ -85,7 +85,9 @@ PATH=$PATH:/usr/sbin
 if ! command -v nats-server >/dev/null; then
     as_root=()
     [ "$(id -u)" = 0 ] || as_root=(sudo)
-    "${as_root[@]}" apt-get install --yes --quiet --no-install-recommends nats-server
+    install=("${as_root[@]}" apt-get install --yes --quiet --no-install-recommends nats-server)
+    # Where the lists of packages are old or missing, they are fetched first.
+    "${install[@]}" || { "${as_root[@]}" apt-get update --quiet && "${install[@]}"; }
 fi
 REQUIRE_LIVE=1 cargo test --quiet --package sink-nats --test it --test conformance
 REQUIRE_LIVE=1 cargo test --quiet --package dispatcher --features kafka --test brokers
