@@ -17,7 +17,9 @@ use serde_json::Value;
 
 pub use self::builder::SqsSinkConfigBuilder;
 pub(crate) use self::check::Check;
-pub(crate) use self::connection::{AssumeRole, Connection, RawConnection};
+#[cfg(feature = "default-chain")]
+pub(crate) use self::connection::AssumeRole;
+pub(crate) use self::connection::{Connection, RawConnection};
 use self::raw::RawConfig;
 pub(crate) use self::raw::{RawAssumeRole, RawHttp};
 use crate::endpoint::QueueUrl;
