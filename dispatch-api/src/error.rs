@@ -136,7 +136,7 @@ impl SinkError {
         Self::new(ErrorClass::Transient, outcome, code, text)
     }
 
-    fn new(
+    pub(crate) fn new(
         class: ErrorClass,
         outcome: Outcome,
         code: impl Into<Cow<'static, str>>,
@@ -210,30 +210,6 @@ impl SinkError {
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.inner.request_id.as_deref()
-    }
-}
-
-/// What a [`SinkError`] is made of, less its outcome.
-pub(crate) struct SinkErrorParts {
-    pub(crate) class: ErrorClass,
-    pub(crate) code: Cow<'static, str>,
-    pub(crate) text: Cow<'static, str>,
-    pub(crate) status: Option<u16>,
-    pub(crate) request_id: Option<Box<str>>,
-    pub(crate) source: Option<Arc<dyn Error + Send + Sync>>,
-}
-
-impl SinkError {
-    pub(crate) fn into_parts(self) -> SinkErrorParts {
-        let inner = *self.inner;
-        SinkErrorParts {
-            class: inner.class,
-            code: inner.code,
-            text: inner.text,
-            status: inner.status,
-            request_id: inner.request_id,
-            source: inner.source,
-        }
     }
 }
 

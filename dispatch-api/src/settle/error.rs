@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
 
-use crate::error::{ErrorClass, SinkError, SinkErrorParts};
+use crate::error::{ErrorClass, Outcome, SinkError};
 
 /// A source that could not be opened, received from, or told of a settlement.
 ///
@@ -15,17 +14,8 @@ use crate::error::{ErrorClass, SinkError, SinkErrorParts};
 /// succeed, `Config` that an operator has to change something.
 #[derive(Clone)]
 pub struct SourceError {
-    inner: Box<Inner>,
-}
-
-#[derive(Clone)]
-struct Inner {
-    class: ErrorClass,
-    code: Cow<'static, str>,
-    text: Cow<'static, str>,
-    status: Option<u16>,
-    request_id: Option<Box<str>>,
-    source: Option<Arc<dyn Error + Send + Sync>>,
+    /// A sink's error but for the outcome, which says nothing here.
+    error: SinkError,
 }
 
 impl SourceError {
@@ -35,16 +25,7 @@ impl SourceError {
         code: impl Into<Cow<'static, str>>,
         text: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self {
-            inner: Box::new(Inner {
-                class,
-                code: code.into(),
-                text: text.into(),
-                status: None,
-                request_id: None,
-                source: None,
-            }),
-        }
+        SinkError::new(class, Outcome::Unknown, code, text).into()
     }
 
     /// Something that an operator has to change.
@@ -62,53 +43,50 @@ impl SourceError {
 
     /// Adds the cause.
     #[must_use]
-    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.inner.source = Some(Arc::from(source.into()));
-        self
+    pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.error.with_source(source).into()
     }
 
     /// Adds the HTTP status, or the like, of the answer.
     #[must_use]
-    pub fn with_status(mut self, status: u16) -> Self {
-        self.inner.status = Some(status);
-        self
+    pub fn with_status(self, status: u16) -> Self {
+        self.error.with_status(status).into()
     }
 
     /// Adds the broker's own id of the request.
     #[must_use]
-    pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
-        self.inner.request_id = Some(id.into().into_boxed_str());
-        self
+    pub fn with_request_id(self, id: impl Into<String>) -> Self {
+        self.error.with_request_id(id).into()
     }
 
     /// What the caller may do next.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
-        self.inner.class
+        self.error.class()
     }
 
     /// The stable name of the fault.
     #[must_use]
     pub fn code(&self) -> &str {
-        &self.inner.code
+        self.error.code()
     }
 
     /// What happened and what to do, for people.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.inner.text
+        self.error.text()
     }
 
     /// The status of the answer, where there was one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
-        self.inner.status
+        self.error.status()
     }
 
     /// The broker's own id of the request, where it gave one.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.inner.request_id.as_deref()
+        self.error.request_id()
     }
 }
 
@@ -116,62 +94,32 @@ impl SourceError {
 /// stay; the outcome is for the caller to judge.
 impl From<SinkError> for SourceError {
     fn from(error: SinkError) -> Self {
-        let SinkErrorParts {
-            class,
-            code,
-            text,
-            status,
-            request_id,
-            source,
-        } = error.into_parts();
-        Self {
-            inner: Box::new(Inner {
-                class,
-                code,
-                text,
-                status,
-                request_id,
-                source,
-            }),
-        }
+        Self { error }
     }
 }
 
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner {
-            class, code, text, ..
-        } = &*self.inner;
-        write!(f, "{class}: {code}: {text}")?;
-        if let Some(status) = self.inner.status {
-            write!(f, " (status {status})")?;
-        }
-        if let Some(id) = &self.inner.request_id {
-            write!(f, " (request id {id})")?;
-        }
-        Ok(())
+        fmt::Display::fmt(&self.error, f)
     }
 }
 
 impl fmt::Debug for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SourceError")
-            .field("class", &self.inner.class)
-            .field("code", &self.inner.code)
-            .field("text", &self.inner.text)
-            .field("status", &self.inner.status)
-            .field("request_id", &self.inner.request_id)
-            .field("source", &self.inner.source)
+            .field("class", &self.class())
+            .field("code", &self.code())
+            .field("text", &self.text())
+            .field("status", &self.status())
+            .field("request_id", &self.request_id())
+            .field("source", &self.source())
             .finish()
     }
 }
 
 impl Error for SourceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.inner
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn Error + 'static))
+        self.error.source()
     }
 }
 
