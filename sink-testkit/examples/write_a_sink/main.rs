@@ -2,6 +2,11 @@
 //!
 //! `cargo run --example write_a_sink` plays the suite; `cargo test` does too.
 
+#![expect(
+    unreachable_pub,
+    reason = "the sink is written as the module of a library"
+)]
+
 mod fixture;
 mod sink;
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 /// The plugin of kind `journal`.
-pub(crate) static PLUGIN: SinkPlugin =
+pub static PLUGIN: SinkPlugin =
     SinkPlugin::new("journal", "a file of messages, one a line", schema, build);
 
 #[derive(Default, Deserialize, JsonSchema)]

@@ -43,8 +43,9 @@ impl World {
 /// The key of [`World`] in the pool.
 pub(super) const WORLD: &str = "the reference broker";
 
-pub(super) fn build(options: &Value, services: &HostServices) -> Result<Arc<dyn Sink>, Problems> {
-    let world = services
+/// What the fixture put into the host's pool.
+pub(super) fn world(services: &HostServices) -> Result<Arc<World>, Problems> {
+    services
         .pool()
         .get_or_try_create::<World, Problems>(WORLD, || {
             let mut problems = Problems::new();
@@ -53,7 +54,11 @@ pub(super) fn build(options: &Value, services: &HostServices) -> Result<Arc<dyn 
                 "the reference broker is there only within its fixture",
             );
             Err(problems)
-        })?;
+        })
+}
+
+pub(super) fn build(options: &Value, services: &HostServices) -> Result<Arc<dyn Sink>, Problems> {
+    let world = world(services)?;
     match world.mutant.map(|mutant| &mutant.seam) {
         Some(Seam::Build(build)) => build(options, services, &|options| {
             honest(options, services, &world)

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::options::{OptionOf, Takes, of_schema};
 use crate::conformance::case::case;
-use crate::conformance::{Capability, Case, Checked, Context, Failure, FaultKind, check, check_eq};
+use crate::conformance::{Capability, Case, Checked, Context, Failure, check, check_eq};
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -66,11 +66,6 @@ pub(super) const CASES: &[Case] = &[
         config_build_needs_no_network,
         "a sink is built without a runtime and without asking the destination"
     ),
-    case!(
-        config_build_sends_nothing,
-        "building sends no message and creates no destination"
-    )
-    .needs_faults(&[FaultKind::Requests]),
     case!(
         config_schema_matches_parser,
         "the schema knows every option that is in use, and the parser every one of the schema"
@@ -481,29 +476,6 @@ async fn config_build_needs_no_network(context: &Context<'_>) -> Checked {
         }
     }
     let _ = builder.join();
-    Ok(())
-}
-
-async fn config_build_sends_nothing(context: &Context<'_>) -> Checked {
-    let destination = context.destination().await?;
-    let before = context.fixture().destinations().await;
-    let before = before.map_err(|error| Failure::of_kit("list destinations", error.to_string()))?;
-    let missing = context.fixture().missing();
-    let sinks = [context.build(&destination)?, context.build(&missing)?];
-    context.step("watch what building leads to");
-    tokio::time::sleep(context.profile().margin()).await;
-    let after = context.fixture().destinations().await;
-    let after = after.map_err(|error| Failure::of_kit("list destinations", error.to_string()))?;
-    check_eq("destinations", &before, &after)?;
-    for destination in [&destination, &missing] {
-        let requests = context.faults()?.requests(destination);
-        check_eq(
-            "requests of a sink that delivers nothing",
-            &0,
-            &requests.len(),
-        )?;
-    }
-    drop(sinks);
     Ok(())
 }
 

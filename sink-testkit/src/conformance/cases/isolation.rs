@@ -70,11 +70,6 @@ pub(super) const CASES: &[Case] = &[
     )
     .needs_faults(&[FaultKind::LoseRequest]),
     case!(
-        tenants_have_keys_of_their_own,
-        "messages of two tenants differ in their key, also when the source is called the same"
-    )
-    .needs_capabilities(&[Capability::Key]),
-    case!(
         caller_runtime_may_die,
         "a sink that was first used on a runtime that is gone recovers on another"
     ),
@@ -293,34 +288,6 @@ async fn outage_ends_in_errors_and_then_in_none(context: &Context<'_>) -> Checke
     let answers = deliver_together(context, &*sink, &envelopes).await?;
     all_succeeded("a delivery after an outage", answers)?;
     context.judge(&destination, Duplicates::OnePerAttempt).await
-}
-
-async fn tenants_have_keys_of_their_own(context: &Context<'_>) -> Checked {
-    let destination = context.destination().await?;
-    let sink = context.build(&destination)?;
-    let envelopes = [
-        context.envelope_from(Some("quay-7"), "harbor", "x"),
-        context.envelope_from(Some("quay-8"), "harbor", "x"),
-        context.envelope_from(Some("quay-7"), "harbor", "y"),
-    ];
-    for envelope in &envelopes {
-        context.deliver_ok(&*sink, envelope).await?;
-    }
-    let stored = context.quiet(&destination).await?;
-    let key = |index: usize| {
-        let message = find("the key", &stored, &envelopes[index])?;
-        message
-            .key
-            .clone()
-            .ok_or_else(|| Failure::new("the key", "a key at the destination", "none"))
-    };
-    check_eq("keys of one tenant and source", &key(0)?, &key(2)?)?;
-    check(
-        key(0)? != key(1)?,
-        "keys of two tenants",
-        "two keys",
-        "one key",
-    )
 }
 
 async fn caller_runtime_may_die(context: &Context<'_>) -> Checked {

@@ -11,10 +11,6 @@ use crate::conformance::{
 
 pub(super) const CASES: &[Case] = &[
     case!(
-        building_needs_no_runtime,
-        "a sink is built on a thread without a runtime"
-    ),
-    case!(
         building_sends_nothing,
         "building a sink and leaving it alone creates nothing and sends nothing"
     ),
@@ -36,25 +32,6 @@ pub(super) const CASES: &[Case] = &[
         "building, using, draining and dropping a sink twenty times leaves no task behind"
     ),
 ];
-
-async fn building_needs_no_runtime(context: &Context<'_>) -> Checked {
-    let destination = context.destination().await?;
-    let options = context.fixture().options(&destination);
-    let plugin = context.fixture().plugin();
-    let services = context.fixture().services();
-    context.step("build on a plain thread");
-    let built = std::thread::spawn(move || {
-        let registry = dispatch_api::Registry::with([plugin]).map_err(|error| error.to_string())?;
-        let built = registry.build(plugin.kind, &options, &services);
-        built.map(drop).map_err(|error| error.to_string())
-    })
-    .join();
-    match built {
-        Err(_) => Err(Failure::new("build without a runtime", "a sink", "a panic")),
-        Ok(Err(text)) => Err(Failure::new("build without a runtime", "a sink", text)),
-        Ok(Ok(())) => Ok(()),
-    }
-}
 
 async fn building_sends_nothing(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;

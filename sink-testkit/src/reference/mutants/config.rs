@@ -1,13 +1,11 @@
 //! Mutants of configuration.
 
-use std::sync::Arc;
-
-use dispatch_api::{HostServices, Problems, SinkPlugin};
+use dispatch_api::{Problems, SinkPlugin};
 use serde_json::{Map, Value, json};
 
 use super::{Mutant, Seam};
 use crate::reference::ReferenceConfig;
-use crate::reference::plugin::{WORLD, World, build};
+use crate::reference::plugin::{build, world};
 
 const SUMMARY: &str = "the reference broker, in memory";
 
@@ -270,21 +268,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     ),
     Mutant::new(
-        "CreatesItsDestination",
-        "creates a destination that is missing",
-        "config_build_sends_nothing",
-        "destinations: expected",
-        Seam::Build(|options, services, honest| {
-            let sink = honest(options)?;
-            let name = options["destination"].as_str().unwrap_or_default();
-            let broker = &world(services)?.broker;
-            if !broker.destinations().iter().any(|known| known == name) {
-                broker.create(name, usize::MAX);
-            }
-            Ok(sink)
-        }),
-    ),
-    Mutant::new(
         "SchemaDrift",
         "has a schema that knows an option under another name",
         "config_schema_matches_parser",
@@ -353,9 +336,4 @@ fn retold(problems: &Problems, tell: impl Fn(String, String) -> (String, String)
         told.add(path, text);
     }
     told
-}
-
-fn world(services: &HostServices) -> Result<Arc<World>, Problems> {
-    let pool = services.pool();
-    pool.get_or_try_create::<World, Problems>(WORLD, || Err(problem("", "there is no broker")))
 }

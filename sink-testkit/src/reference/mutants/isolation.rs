@@ -10,7 +10,7 @@ use dispatch_api::{Answer, DeliveryContext, Envelope, Outcome, QueueFull, Receip
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::batch_bounds::with_settings;
-use super::tools::{answering, delivering, requesting};
+use super::tools::{answering, delivering};
 use super::{Mutant, Seam};
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -160,23 +160,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
                         answer => answer,
                     }
                 })
-            })
-        }),
-    ),
-    Mutant::new(
-        "TenantOmitted",
-        "makes the key of the source alone",
-        "tenants_have_keys_of_their_own",
-        "keys of two tenants: expected two keys",
-        Seam::Wire(|inner, _| {
-            requesting(inner, |mut request| {
-                for entry in &mut request.entries {
-                    entry.key = entry
-                        .key
-                        .take()
-                        .map(|key| key.rsplit('/').next().unwrap_or_default().to_owned());
-                }
-                request
             })
         }),
     ),

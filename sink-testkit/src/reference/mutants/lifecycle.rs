@@ -7,18 +7,9 @@ use tokio::runtime::Handle;
 
 use super::tools::{Patched, delivering};
 use super::{Mutant, Seam};
+use crate::reference::plugin::world;
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    Mutant::new(
-        "SpawnsInNew",
-        "starts a task when it is built",
-        "building_needs_no_runtime",
-        "build without a runtime: expected a sink; observed a panic",
-        Seam::Build(|options, _, honest| {
-            tokio::spawn(async {});
-            honest(options)
-        }),
-    ),
     Mutant::new(
         "SendsHello",
         "sends a first message to see whether the destination is there",
@@ -35,6 +26,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 });
             }
             inner
+        }),
+    ),
+    Mutant::new(
+        "CreatesItsDestination",
+        "creates a destination that is missing",
+        "building_sends_nothing",
+        "destinations after building",
+        Seam::Build(|options, services, honest| {
+            let sink = honest(options)?;
+            let name = options["destination"].as_str().unwrap_or_default();
+            let broker = &world(services)?.broker;
+            if !broker.destinations().iter().any(|known| known == name) {
+                broker.create(name, usize::MAX);
+            }
+            Ok(sink)
         }),
     ),
     Mutant::new(
