@@ -1,6 +1,9 @@
 //! The cases, by what they are about.
 
+mod order;
 mod receive;
+mod steps;
+mod stop;
 
 use super::case::SourceCase;
 
@@ -15,4 +18,8 @@ pub fn groups() -> impl Iterator<Item = (&'static str, &'static [SourceCase])> {
     GROUPS.into_iter()
 }
 
-const GROUPS: [(&str, &[SourceCase]); 1] = [("receive", receive::CASES)];
+const GROUPS: [(&str, &[SourceCase]); 3] = [
+    ("receive", receive::CASES),
+    ("order", order::CASES),
+    ("stop", stop::CASES),
+];
