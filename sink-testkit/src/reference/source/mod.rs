@@ -20,6 +20,9 @@ mod settler;
 #[allow(clippy::module_inception, reason = "it holds the source")]
 mod source;
 mod subscription;
+#[cfg(test)]
+#[path = "source_tests.rs"]
+mod tests;
 mod wire;
 
 pub use adapter::{ReferenceSourceAdapter, ReferenceSourceFixture};
