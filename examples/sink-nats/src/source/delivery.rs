@@ -94,7 +94,7 @@ impl NatsDelivery {
 
     /// The last word about the message.
     async fn confirmed(&self, kind: Bytes) -> Result<(), SettleError> {
-        if !self.hold.end() {
+        if !self.hold.end().await {
             // The server would apply it to somebody else's delivery.
             return Err(SettleError::Lost(None));
         }

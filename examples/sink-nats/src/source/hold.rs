@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dispatch_api::{ErrorChain, Lease, LeaseKeeper};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -23,6 +24,8 @@ pub(super) struct Hold {
     keeper: Arc<LeaseKeeper>,
     lease: Lease,
     extending: AbortHandle,
+    /// Ends with the task.
+    ended: watch::Receiver<()>,
 }
 
 impl Hold {
@@ -33,9 +36,15 @@ impl Hold {
         let until = Instant::now() + ack_wait;
         let (keeper, lease) = LeaseKeeper::new(Some(until));
         let keeper = Arc::new(keeper);
+        let (running, ended) = watch::channel(());
         let extending = extend(calls, Arc::clone(&keeper), reply, ack_wait);
+        let task = tokio::spawn(async move {
+            let _running = running;
+            extending.await;
+        });
         Self {
-            extending: tokio::spawn(extending).abort_handle(),
+            extending: task.abort_handle(),
+            ended,
             keeper,
             lease,
         }
@@ -46,12 +55,14 @@ impl Hold {
         self.lease.clone()
     }
 
-    /// Extends it no more. Whether it still stands.
+    /// Extends it no more, and returns when nothing does. Whether it still stands.
     ///
-    /// An extension under way was sent before whatever is sent next, by the same connection,
-    /// and the server takes them in that order.
-    pub(super) fn end(&self) -> bool {
+    /// An extension under way is not waited for: it was sent before whatever is sent next, by
+    /// the same connection, and the server takes them in that order.
+    pub(super) async fn end(&self) -> bool {
         self.extending.abort();
+        // Nothing is ever sent: it ends with the task, or with its runtime.
+        let _ = self.ended.clone().changed().await;
         let is_over = self
             .keeper
             .until()
@@ -70,10 +81,7 @@ impl Drop for Hold {
 }
 
 async fn extend(calls: Arc<Calls>, keeper: Arc<LeaseKeeper>, reply: Arc<str>, ack_wait: Duration) {
-    let mut until = Instant::now() + ack_wait;
-    if let Some(begun) = keeper.until() {
-        until = begun;
-    }
+    let mut until = keeper.until().unwrap_or_else(|| Instant::now() + ack_wait);
     let mut due = until - ack_wait / 2;
     loop {
         sleep_until(due.min(until)).await;

@@ -142,7 +142,7 @@ async fn a_consumer_that_cannot_keep_the_contract_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_without_jetstream_and_a_filter_outside_of_the_stream_are_config_errors() {
+async fn a_filter_outside_of_the_stream_is_a_config_error() {
     let server = server_or_skip!();
     server.create_stream().await;
     let outside = source(&server, |builder| builder.filter_subject("other.>"));
