@@ -185,6 +185,48 @@ pub(crate) fn no_stream(subject: &str) -> SinkError {
     .with_status(503)
 }
 
+/// Turns the status that ends a pull, other than an ordinary end, into an error.
+pub(crate) fn pull_refused(status: u16, words: &str) -> SinkError {
+    let words = words.to_ascii_lowercase();
+    let (is_config, name, text) = match status {
+        503 => (
+            false,
+            CONSUMER_UNAVAILABLE,
+            "nobody serves the consumer now: it was deleted, or a cluster elects its leader",
+        ),
+        409 if words.contains("consumer deleted") => (
+            true,
+            "ConsumerNotFound",
+            "the durable consumer was deleted: open the source again to create it",
+        ),
+        409 if words.contains("push") => (
+            true,
+            "ConsumerDiffers",
+            "the durable consumer is a push consumer now: name another in durable",
+        ),
+        409 if words.contains("maxrequest") => (
+            true,
+            "ConsumerDiffers",
+            "the durable consumer takes only smaller or shorter pulls since it was opened: open \
+             the source again",
+        ),
+        409 if words.contains("maxwaiting") => (
+            false,
+            "TooManyReceives",
+            "the durable consumer has as many open pulls as its max_waiting allows",
+        ),
+        _ => (false, CONSUMER_UNAVAILABLE, "the server ended the pull"),
+    };
+    let error = match is_config {
+        true => SinkError::config(name, text),
+        false => SinkError::transient(Outcome::NotStored, name, text),
+    };
+    error.with_status(status)
+}
+
+/// Nobody answers for the consumer at this moment.
+pub(crate) const CONSUMER_UNAVAILABLE: &str = "ConsumerUnavailable";
+
 /// Turns a failure to connect into an error. Nothing was sent.
 pub(crate) fn not_connected(error: ConnectError) -> SinkError {
     match error.kind() {

@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{
-    AuthError, Client, ConnectOptions, Event, Request, RequestErrorKind, ServerAddr, ServerError,
+    AuthError, Client, ConnectOptions, Event, HeaderMap, Message, Request, RequestErrorKind,
+    ServerAddr, ServerError, StatusCode,
 };
+use bytes::Bytes;
 use dispatch_api::{Outcome, SinkError};
+use futures_util::StreamExt as _;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::ack::{self, Answer};
 use crate::classify;
@@ -22,6 +25,10 @@ use crate::record::Record;
 
 /// How often an idle connection is tested. Two tests without an answer end it.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a pull that brought something goes on without anything more. A server that may let
+/// no more out until something is settled does not end it.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// How many refusals a delivery may fall behind by before it misses one and times out.
 const REFUSALS_KEPT: usize = 64;
@@ -41,6 +48,13 @@ struct Denials {
     publishing: broadcast::Sender<String>,
     inbox: AtomicBool,
     inbox_changed: tokio::sync::Notify,
+}
+
+/// A message to be answered.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) subject: &'a str,
+    pub(crate) headers: Option<HeaderMap>,
+    pub(crate) payload: Bytes,
 }
 
 /// Why a message has no answer of a stream.
@@ -111,8 +125,7 @@ impl Connection {
                 .add_root_certificates(path.clone())
                 .require_tls(true);
         }
-        let connecting =
-            tokio::time::timeout(config.connect_timeout, options.connect(server.clone()));
+        let connecting = timeout(config.connect_timeout, options.connect(server.clone()));
         let client = match connecting.await {
             Ok(connected) => connected.map_err(classify::not_connected)?,
             Err(_) => return Err(classify::connect_timeout()),
@@ -142,22 +155,46 @@ impl Connection {
         deadline: Instant,
     ) -> Result<Answer, Failure> {
         record.check_size(self.client.max_payload(), "the server's max_payload")?;
+        let message = Outgoing {
+            subject: &record.subject,
+            headers: Some(record.headers.clone()),
+            payload: record.payload.clone(),
+        };
+        let nobody = || classify::no_stream(&record.template);
+        let answer = self.request(&message, deadline, nobody).await?;
+        Ok(ack::read(&answer.payload)?)
+    }
+
+    /// Sends a message and waits for the answer to it. `nobody` is the error where nobody
+    /// listens on the subject.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]. At the deadline the outcome is unknown, because the message may have
+    /// left.
+    pub(crate) async fn request(
+        &self,
+        message: &Outgoing<'_>,
+        deadline: Instant,
+        nobody: impl FnOnce() -> SinkError,
+    ) -> Result<Message, Failure> {
         if self.denials.inbox.load(Ordering::Acquire) {
             return Err(classify::inbox_denied(false).into());
         }
         // Before the message leaves, so that no refusal of it is missed.
-        let denied = self.denials.of(&record.subject);
-        let request = Request::new()
-            .payload(record.payload.clone())
-            .headers(record.headers.clone())
+        let denied = self.denials.of(message.subject);
+        let mut request = Request::new()
+            .payload(message.payload.clone())
             .timeout(None);
-        let answered = self.client.send_request(record.subject.clone(), request);
+        if let Some(headers) = &message.headers {
+            request = request.headers(headers.clone());
+        }
+        let answered = self
+            .client
+            .send_request(message.subject.to_owned(), request);
         tokio::select! {
             biased;
-            answered = answered => match answered {
-                Ok(message) => Ok(ack::read(&message.payload)?),
-                Err(error) => Err(self.failed(&error, record)),
-            },
+            answered = answered => answered.map_err(|error| self.failed(&error, nobody)),
             error = denied => Err(error.into()),
             () = sleep_until(deadline) => Err(SinkError::transient(
                 Outcome::Unknown,
@@ -168,9 +205,99 @@ impl Connection {
         }
     }
 
-    fn failed(&self, error: &async_nats::RequestError, record: &Record) -> Failure {
+    /// Sends a message that is answered by up to `max` messages, and hands over each as it
+    /// comes. Returns when all have come, or a status says that no more do.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]; what was handed over stays so.
+    pub(crate) async fn pull(
+        &self,
+        message: &Outgoing<'_>,
+        max: usize,
+        deadline: Instant,
+        take: &(dyn Fn(Message) + Send + Sync),
+    ) -> Result<(), Failure> {
+        if self.denials.inbox.load(Ordering::Acquire) {
+            return Err(classify::inbox_denied(false).into());
+        }
+        let denied = self.denials.of(message.subject);
+        let inbox = self.client.new_inbox();
+        let asking = async {
+            let answers = self.client.subscribe(inbox.clone()).await.ok()?;
+            let subject = message.subject.to_owned();
+            let asked = self
+                .client
+                .publish_with_reply(subject, inbox, message.payload.clone());
+            asked.await.ok()?;
+            Some(answers)
+        };
+        let Ok(Some(mut answers)) = timeout_at(deadline, asking).await else {
+            self.is_over.store(true, Ordering::Release);
+            return Err(Failure::NotSent);
+        };
+        let gathering = async {
+            let mut left = max;
+            let mut is_draining = false;
+            while left > 0 {
+                let answer = match left < max && !is_draining {
+                    false => answers.next().await,
+                    true => match timeout(QUIET, answers.next()).await {
+                        Ok(answer) => answer,
+                        Err(_) => {
+                            // Ends once the server knows that nobody listens any more, and
+                            // all that it sent before is here.
+                            is_draining = answers.drain().await.is_ok();
+                            continue;
+                        }
+                    },
+                };
+                let Some(message) = answer else {
+                    if is_draining {
+                        break;
+                    }
+                    self.is_over.store(true, Ordering::Release);
+                    return Err(SinkError::transient(
+                        Outcome::Unknown,
+                        "ConnectionLost",
+                        "the connection ended during the receive",
+                    ));
+                };
+                match message.status {
+                    None | Some(StatusCode::OK) => {
+                        left -= 1;
+                        take(message);
+                    }
+                    Some(StatusCode::IDLE_HEARTBEAT) => {}
+                    Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => break,
+                    Some(status) => {
+                        let words = message.description.as_deref().unwrap_or_default();
+                        return Err(classify::pull_refused(status.as_u16(), words));
+                    }
+                }
+            }
+            Ok(())
+        };
+        tokio::select! {
+            biased;
+            gathered = gathering => Ok(gathered?),
+            error = denied => Err(error.into()),
+            () = sleep_until(deadline) => Err(SinkError::transient(
+                Outcome::Unknown,
+                "Timeout",
+                "the receive has no end in time",
+            )
+            .into()),
+        }
+    }
+
+    fn failed(
+        &self,
+        error: &async_nats::RequestError,
+        nobody: impl FnOnce() -> SinkError,
+    ) -> Failure {
         match error.kind() {
-            RequestErrorKind::NoResponders => classify::no_stream(&record.template).into(),
+            RequestErrorKind::NoResponders => nobody().into(),
             RequestErrorKind::MaxPayloadExceeded => SinkError::permanent(
                 "MessageTooLarge",
                 "the message is over the server's max_payload",

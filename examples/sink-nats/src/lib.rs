@@ -9,9 +9,11 @@ mod link;
 mod plugin;
 mod record;
 mod sink;
+mod source;
 mod subject;
 mod telemetry;
 
 pub use crate::config::NatsSinkConfig;
 pub use crate::plugin::{PLUGIN, REGISTRATION};
 pub use crate::sink::NatsSink;
+pub use crate::source::{NatsSource, NatsSourceBuilder};

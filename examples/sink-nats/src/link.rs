@@ -3,14 +3,27 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dispatch_api::{ErrorClass, Outcome, SinkError};
+use async_nats::Message;
+use dispatch_api::{ErrorClass, HostServices, Outcome, SinkError};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::ack::Answer;
 use crate::config::LinkConfig;
-use crate::connection::{Connection, Failure};
+use crate::connection::{Connection, Failure, Outgoing};
 use crate::record::Record;
+
+/// How many connections are tried for one message. One can end unnoticed while it is idle:
+/// then the message never left, and goes by the next one.
+const SENDS: u32 = 2;
+
+fn never_left() -> SinkError {
+    SinkError::transient(
+        Outcome::NotStored,
+        "ConnectionLost",
+        "connections end before a message can be sent",
+    )
+}
 
 /// Holds a connection, made when it is first needed and again when it is lost.
 pub(crate) struct Link {
@@ -26,15 +39,22 @@ struct Slot {
 }
 
 impl Link {
-    pub(crate) fn new(config: LinkConfig) -> Self {
+    fn new(config: LinkConfig) -> Self {
         Self {
             config,
             slot: Mutex::default(),
         }
     }
 
+    /// The link of this configuration, one for all of a host that agree on it.
+    pub(crate) fn shared(config: &LinkConfig, services: &HostServices) -> Arc<Self> {
+        let make = || Ok::<_, std::convert::Infallible>(Self::new(config.clone()));
+        let Ok(link) = services.pool().get_or_try_create(&Self::key(config), make);
+        link
+    }
+
     /// What tells this link from others. Holds no secret.
-    pub(crate) fn key(config: &LinkConfig) -> String {
+    fn key(config: &LinkConfig) -> String {
         format!("{config:?} {}", config.credentials.fingerprint().to_hex())
     }
 
@@ -48,21 +68,62 @@ impl Link {
         record: &Record,
         deadline: Instant,
     ) -> Result<Answer, SinkError> {
-        // A connection can end unnoticed while it is idle. Then the message never left, and
-        // goes by the next one.
-        for _ in 0..2 {
+        for _ in 0..SENDS {
             let connection = self.connection(deadline).await?;
             match connection.publish(record, deadline).await {
-                Ok(answer) => return Ok(answer),
-                Err(Failure::Error(error)) => return Err(error),
                 Err(Failure::NotSent) => {}
+                Err(Failure::Error(error)) => return Err(error),
+                Ok(answer) => return Ok(answer),
             }
         }
-        Err(SinkError::transient(
-            Outcome::NotStored,
-            "ConnectionLost",
-            "connections end before a message can be sent",
-        ))
+        Err(never_left())
+    }
+
+    /// Sends one message and returns the answer to it. `nobody` is the error where nobody
+    /// listens on the subject.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong, with the outcome.
+    pub(crate) async fn request(
+        &self,
+        message: Outgoing<'_>,
+        deadline: Instant,
+        nobody: impl Fn() -> SinkError + Sync,
+    ) -> Result<Message, SinkError> {
+        for _ in 0..SENDS {
+            let connection = self.connection(deadline).await?;
+            match connection.request(&message, deadline, &nobody).await {
+                Err(Failure::NotSent) => {}
+                Err(Failure::Error(error)) => return Err(error),
+                Ok(answer) => return Ok(answer),
+            }
+        }
+        Err(never_left())
+    }
+
+    /// Sends a message that is answered by up to `max` messages, and hands over each as it
+    /// comes. See [`Connection::pull`].
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; what was handed over stays so.
+    pub(crate) async fn pull(
+        &self,
+        message: Outgoing<'_>,
+        max: usize,
+        deadline: Instant,
+        take: &(dyn Fn(Message) + Send + Sync),
+    ) -> Result<(), SinkError> {
+        for _ in 0..SENDS {
+            let connection = self.connection(deadline).await?;
+            match connection.pull(&message, max, deadline, take).await {
+                Err(Failure::NotSent) => {}
+                Err(Failure::Error(error)) => return Err(error),
+                Ok(()) => return Ok(()),
+            }
+        }
+        Err(never_left())
     }
 
     /// The open connection, or a new one. One caller connects, the others wait for it and

@@ -35,11 +35,8 @@ impl NatsSink {
     /// delivery connects.
     #[must_use]
     pub fn new(config: NatsSinkConfig, services: &HostServices) -> Self {
-        let make = || Ok::<_, std::convert::Infallible>(Link::new(config.link().clone()));
-        let key = Link::key(config.link());
-        let Ok(link) = services.pool().get_or_try_create(&key, make);
         Self {
-            link,
+            link: Link::shared(config.link(), services),
             telemetry: Telemetry::new(config.subject()),
             config,
             services: services.clone(),

@@ -14,6 +14,8 @@ use dispatch_api::{Problems, read_options};
 use serde_json::Value;
 
 use self::raw::RawConfig;
+pub(crate) use self::raw::RawTls;
+pub(crate) use self::validate::{Check, present};
 use crate::credentials::Credentials;
 use crate::subject::SubjectTemplate;
 

@@ -55,19 +55,7 @@ pub(super) fn validate(raw: RawConfig, problems: Problems) -> Result<NatsSinkCon
         let path = "duplicate_window_ms";
         Duration::from_millis(check.number(path, Some(millis), 0, DUPLICATE_WINDOW_MS))
     });
-    let timeout_ms = check.number("timeout_ms", raw.timeout_ms, 5_000, TIMEOUT_MS);
-    let connect_timeout_ms = check.number(
-        "connect_timeout_ms",
-        raw.connect_timeout_ms,
-        DEFAULT_CONNECT_TIMEOUT_MS.min(timeout_ms),
-        TIMEOUT_MS,
-    );
-    if connect_timeout_ms > timeout_ms {
-        check.problems.add(
-            "connect_timeout_ms",
-            format!("expected at most timeout_ms ({timeout_ms}), which it is a part of"),
-        );
-    }
+    let (timeout, connect_timeout) = check.timeouts(raw.timeout_ms, raw.connect_timeout_ms);
     let credentials = check.credentials(raw.token, raw.user, raw.password, raw.credentials_file);
     let root_certificates = check.root_certificates(
         raw.tls
@@ -83,10 +71,10 @@ pub(super) fn validate(raw: RawConfig, problems: Problems) -> Result<NatsSinkCon
         inline_max_bytes: NonZeroUsize::new(inline_max_bytes).unwrap_or(NonZeroUsize::MIN),
         max_message_bytes,
         duplicate_window,
-        timeout: Duration::from_millis(timeout_ms),
+        timeout,
         link: LinkConfig {
             servers,
-            connect_timeout: Duration::from_millis(connect_timeout_ms),
+            connect_timeout,
             credentials,
             root_certificates,
         },
@@ -94,7 +82,7 @@ pub(super) fn validate(raw: RawConfig, problems: Problems) -> Result<NatsSinkCon
 }
 
 /// A value, unless it is absent or blank.
-fn present(value: Option<String>) -> Option<String> {
+pub(crate) fn present(value: Option<String>) -> Option<String> {
     value.filter(|value| !value.trim().is_empty())
 }
 
@@ -118,12 +106,13 @@ fn parse_server(text: &str) -> Result<ServerAddr, &'static str> {
     Ok(address)
 }
 
-struct Check {
-    problems: Problems,
+/// Checks options one by one, and keeps what is wrong with them.
+pub(crate) struct Check {
+    pub(crate) problems: Problems,
 }
 
 impl Check {
-    fn servers(&mut self, servers: Option<Vec<String>>) -> Vec<ServerAddr> {
+    pub(crate) fn servers(&mut self, servers: Option<Vec<String>>) -> Vec<ServerAddr> {
         let servers = servers.unwrap_or_default();
         if servers.is_empty() {
             self.problems.add(
@@ -158,7 +147,7 @@ impl Check {
         }
     }
 
-    fn credentials(
+    pub(crate) fn credentials(
         &mut self,
         token: Option<String>,
         user: Option<String>,
@@ -206,7 +195,7 @@ impl Check {
         }
     }
 
-    fn root_certificates(&mut self, paths: Vec<String>) -> Vec<PathBuf> {
+    pub(crate) fn root_certificates(&mut self, paths: Vec<String>) -> Vec<PathBuf> {
         for (index, path) in paths.iter().enumerate() {
             if let Err(problem) = check_certificates(Path::new(path.trim())) {
                 self.problems
@@ -219,7 +208,32 @@ impl Check {
             .collect()
     }
 
-    fn number(
+    /// How long an exchange may take, and connecting as a part of it.
+    pub(crate) fn timeouts(
+        &mut self,
+        timeout_ms: Option<u64>,
+        connect_timeout_ms: Option<u64>,
+    ) -> (Duration, Duration) {
+        let timeout_ms = self.number("timeout_ms", timeout_ms, 5_000, TIMEOUT_MS);
+        let connect_timeout_ms = self.number(
+            "connect_timeout_ms",
+            connect_timeout_ms,
+            DEFAULT_CONNECT_TIMEOUT_MS.min(timeout_ms),
+            TIMEOUT_MS,
+        );
+        if connect_timeout_ms > timeout_ms {
+            self.problems.add(
+                "connect_timeout_ms",
+                format!("expected at most timeout_ms ({timeout_ms}), which it is a part of"),
+            );
+        }
+        (
+            Duration::from_millis(timeout_ms),
+            Duration::from_millis(connect_timeout_ms),
+        )
+    }
+
+    pub(crate) fn number(
         &mut self,
         path: &str,
         value: Option<u64>,

@@ -1,4 +1,4 @@
-//! The sink against servers of its own: real ones, and scripted ones that fail as told.
+//! The sink and the source against servers of its own: real ones, and scripted ones that fail as told.
 //!
 //! The real ones need the program `nats-server` on the `PATH` (Debian: `apt-get install
 //! nats-server`). Without it their tests say that they are skipped; with
@@ -11,6 +11,7 @@
 )]
 
 mod connection;
+mod consuming;
 mod delivery;
 mod fake;
 mod faults;

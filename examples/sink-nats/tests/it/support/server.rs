@@ -94,7 +94,13 @@ impl NatsServer {
         self.child.wait().unwrap();
     }
 
-    /// Starts it again after [`NatsServer::kill`]: same port, same store.
+    /// Ends the server in order: what it knows is written down.
+    pub(crate) fn stop(&mut self) {
+        self.signal("-TERM");
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after [`NatsServer::kill`] or [`NatsServer::stop`]: same port, same store.
     pub(crate) fn restart(&mut self) {
         self.child = spawn(&self.program, &self.directory);
         self.wait_until_ready();
