@@ -144,6 +144,10 @@ impl PatchedSubscription {
     }
 
     /// Replaces the claim of order.
+    #[allow(
+        clippy::wrong_self_convention,
+        reason = "named after the method that it replaces"
+    )]
     pub(super) fn is_ordered(mut self, is_ordered: bool) -> Self {
         self.is_ordered = Some(is_ordered);
         self
