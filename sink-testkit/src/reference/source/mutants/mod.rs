@@ -1,5 +1,10 @@
 //! Ways to break the reference source, each for one case to notice.
 
+mod ack;
+mod receive;
+mod receive_faults;
+mod receive_limits;
+mod retry;
 mod tools;
 
 use std::sync::Arc;
@@ -104,6 +109,12 @@ pub struct SourceParts {
 
 /// Every mutant, in the order of the cases.
 pub fn all() -> impl Iterator<Item = &'static SourceMutant> {
-    let groups: [&'static [SourceMutant]; 0] = [];
+    let groups: [&'static [SourceMutant]; 5] = [
+        receive::MUTANTS,
+        receive_limits::MUTANTS,
+        receive_faults::MUTANTS,
+        ack::MUTANTS,
+        retry::MUTANTS,
+    ];
     groups.into_iter().flatten()
 }
