@@ -1,7 +1,12 @@
 //! The cases, by what they are about.
 
+mod ack;
+mod back;
 mod order;
 mod receive;
+mod receive_faults;
+mod receive_limits;
+mod retry;
 mod steps;
 mod stop;
 
@@ -18,8 +23,12 @@ pub fn groups() -> impl Iterator<Item = (&'static str, &'static [SourceCase])> {
     GROUPS.into_iter()
 }
 
-const GROUPS: [(&str, &[SourceCase]); 3] = [
+const GROUPS: [(&str, &[SourceCase]); 7] = [
     ("receive", receive::CASES),
+    ("receive_limits", receive_limits::CASES),
+    ("receive_faults", receive_faults::CASES),
+    ("ack", ack::CASES),
+    ("retry", retry::CASES),
     ("order", order::CASES),
     ("stop", stop::CASES),
 ];

@@ -1,6 +1,11 @@
 //! Ways to break the reference source, each for one case to notice.
 
+mod ack;
 mod order;
+mod receive;
+mod receive_faults;
+mod receive_limits;
+mod retry;
 mod stop;
 mod tools;
 
@@ -106,5 +111,15 @@ pub struct SourceParts {
 
 /// Every mutant, in the order of the cases.
 pub fn all() -> impl Iterator<Item = &'static SourceMutant> {
-    [order::MUTANTS, stop::MUTANTS].into_iter().flatten()
+    [
+        receive::MUTANTS,
+        receive_limits::MUTANTS,
+        receive_faults::MUTANTS,
+        ack::MUTANTS,
+        retry::MUTANTS,
+        order::MUTANTS,
+        stop::MUTANTS,
+    ]
+    .into_iter()
+    .flatten()
 }

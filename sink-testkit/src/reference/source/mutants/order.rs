@@ -15,9 +15,7 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         "order_is_declared_as_it_is",
         "is_ordered: expected false; observed true",
         SourceSeam::Subscription(|inner, _| {
-            PatchedSubscription::new(inner)
-                .is_ordered(true)
-                .subscription()
+            PatchedSubscription::new(inner).ordered(true).subscription()
         }),
     )
     .in_mode("plain-single"),
@@ -35,7 +33,7 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         "handlers of one key at once: expected 1",
         SourceSeam::Subscription(|inner, _| {
             PatchedSubscription::new(inner)
-                .is_ordered(false)
+                .ordered(false)
                 .subscription()
         }),
     ),
