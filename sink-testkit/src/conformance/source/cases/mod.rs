@@ -1,6 +1,13 @@
 //! The cases, by what they are about.
 
+mod copies;
+mod delay;
+mod drop;
+mod extension;
+mod hold;
 mod receive;
+mod redrive;
+mod returns;
 
 use super::case::SourceCase;
 
@@ -15,4 +22,12 @@ pub fn groups() -> impl Iterator<Item = (&'static str, &'static [SourceCase])> {
     GROUPS.into_iter()
 }
 
-const GROUPS: [(&str, &[SourceCase]); 1] = [("receive", receive::CASES)];
+const GROUPS: [(&str, &[SourceCase]); 7] = [
+    ("receive", receive::CASES),
+    ("delay", delay::CASES),
+    ("copies", copies::CASES),
+    ("drop", drop::CASES),
+    ("hold", hold::CASES),
+    ("extension", extension::CASES),
+    ("redrive", redrive::CASES),
+];
