@@ -70,7 +70,8 @@ pub(super) const CASES: &[SourceCase] = &[
     .plays(&[(Operation::Extend, SourceFaultKind::Entry)]),
     source_case!(
         hold_extension_ends,
-        "a hold is told as lost before the broker's own end of all extensions"
+        "a hold is told as lost by the broker's own end of all extensions, and no sooner than it \
+         has to be"
     )
     .needs(&[SourceCapability::Extension, SourceCapability::HoldEnds]),
     source_case!(
@@ -320,11 +321,12 @@ async fn hold_extension_ends(context: &SourceContext<'_>) -> Checked {
     let (place, _, _subscription, delivery) = taken(context).await?;
     let lease = delivery.received().lease().clone();
     context.step(format!("keep a delivery for {end:?}"));
-    let told = timeout(end, lease.lost()).await;
+    let latest = end + context.profile().margin();
+    let told = timeout(latest, lease.lost()).await;
     check(
         told.is_ok(),
         "a hold at the end of all extensions",
-        format!("it is told as lost within {end:?}"),
+        format!("it is told as lost within {latest:?}"),
         "it is not",
     )?;
     let (after, earliest) = (begun.elapsed(), end.mul_f64(0.9));
