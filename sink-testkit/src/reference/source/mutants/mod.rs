@@ -1,5 +1,11 @@
 //! Ways to break the reference source, each for one case to notice.
 
+mod copies;
+mod delay;
+mod drop;
+mod extension;
+mod hold;
+mod redrive;
 mod tools;
 
 use std::sync::Arc;
@@ -104,6 +110,13 @@ pub struct SourceParts {
 
 /// Every mutant, in the order of the cases.
 pub fn all() -> impl Iterator<Item = &'static SourceMutant> {
-    let groups: [&'static [SourceMutant]; 0] = [];
+    let groups: [&'static [SourceMutant]; 6] = [
+        delay::MUTANTS,
+        copies::MUTANTS,
+        drop::MUTANTS,
+        hold::MUTANTS,
+        extension::MUTANTS,
+        redrive::MUTANTS,
+    ];
     groups.into_iter().flatten()
 }
