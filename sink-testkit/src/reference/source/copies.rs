@@ -82,7 +82,9 @@ fn copied(envelope: &Envelope, ctx: &DeliveryContext) -> NewMessage {
     for header in envelope.headers() {
         if header.name() == DELAY {
             let delay = header.value().parse().map(Duration::from_millis);
-            not_before = delay.ok().map(|delay| Instant::now() + delay);
+            not_before = delay
+                .ok()
+                .and_then(|delay| Instant::now().checked_add(delay));
         } else {
             let value = Bytes::from(header.value().to_owned());
             attributes.push((header.name().to_owned(), value));

@@ -91,6 +91,9 @@ impl ReferenceDelivery {
     }
 }
 
+/// A copy waits no longer: ten years.
+const LONGEST_DELAY: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+
 /// Rounded up to whole seconds.
 fn whole_seconds(time: Duration) -> Duration {
     let seconds = time
@@ -131,7 +134,7 @@ impl Delivery for ReferenceDelivery {
                 self.ack()
             }
             (PlaceKind::Log, Settlement::RetryAfter(delay)) => {
-                self.copy(whole_seconds(delay)).await?;
+                self.copy(whole_seconds(delay).min(LONGEST_DELAY)).await?;
                 self.ack()
             }
             _ => self.change(settlement),

@@ -1,6 +1,6 @@
 //! A place for messages: what each group has of it, and who holds what.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -342,8 +342,16 @@ impl Place {
         Some(entry.message.body.clone())
     }
 
-    pub(super) fn unsettled(&mut self, group: &str) -> usize {
-        self.group_or_backlog(group, |entries| entries.len())
+    pub(super) fn unsettled(&self, name: &str) -> usize {
+        match self.groups.get(name) {
+            Some(group) => group.entries.len(),
+            // A group that is not there yet will have it all.
+            None => self
+                .all
+                .iter()
+                .filter(|message| is_for(message, name))
+                .count(),
+        }
     }
 
     pub(super) fn in_hand(&self, group: &str) -> usize {
@@ -354,29 +362,17 @@ impl Place {
         })
     }
 
-    fn group_or_backlog(&self, name: &str, count: impl Fn(&VecDeque<Entry>) -> usize) -> usize {
-        match self.groups.get(name) {
-            Some(group) => count(&group.entries),
-            // A group that is not there yet will have it all.
-            None => self
-                .all
-                .iter()
-                .filter(|message| is_for(message, name))
-                .count(),
-        }
-    }
-
     /// What was put and is not consumed by every group.
     pub(super) fn stored(&self) -> Vec<Arc<Stored>> {
         if self.groups.is_empty() {
             return self.all.clone();
         }
-        let mut open: HashMap<&str, ()> = HashMap::new();
+        let mut open: HashSet<&str> = HashSet::new();
         for group in self.groups.values() {
-            open.extend(group.entries.iter().map(|entry| (&*entry.message.id, ())));
+            open.extend(group.entries.iter().map(|entry| &*entry.message.id));
         }
         let all = self.all.iter();
-        all.filter(|message| open.contains_key(&*message.id))
+        all.filter(|message| open.contains(&*message.id))
             .cloned()
             .collect()
     }

@@ -130,8 +130,8 @@ impl QueueBroker {
     /// How many messages the group has not consumed for good.
     #[must_use]
     pub fn unsettled(&self, place: &str, group: &str) -> usize {
-        let mut state = self.swept();
-        let place = state.places.get_mut(place);
+        let state = self.swept();
+        let place = state.places.get(place);
         place.map_or(0, |place| place.unsettled(group))
     }
 
@@ -279,7 +279,7 @@ impl QueueBroker {
     fn checked(&self, request: &QueueRequest) -> Result<(), &'static str> {
         let mut keys = KEYS.iter();
         let key = keys.find(|(key_id, _)| *key_id == request.key_id);
-        if !key.is_some_and(|(key_id, secret)| proof(key_id, secret) == request.proof) {
+        if key.is_none_or(|(key_id, secret)| proof(key_id, secret) != request.proof) {
             return Err("BadProof");
         }
         if request.key_id == STRANGER {

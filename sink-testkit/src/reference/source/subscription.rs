@@ -1,6 +1,6 @@
 //! An open subscription of the reference source.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -150,11 +150,23 @@ impl Shared {
         }
         // The hold began no sooner than this.
         let since = asked + waited;
-        let delivered = messages.into_iter().filter_map(|message| {
-            let delivery = self.delivery(message, since)?;
-            Some(Box::new(delivery) as Box<dyn Delivery>)
-        });
-        Ok(delivered.collect())
+        let mut deliveries: Deliveries = Vec::with_capacity(messages.len());
+        let mut broken_off: HashSet<String> = HashSet::new();
+        for message in messages {
+            let key = match self.settling.kind {
+                PlaceKind::Ordered => message.key.clone(),
+                PlaceKind::Plain | PlaceKind::Log => None,
+            };
+            // Behind one that is left, the rest of its key comes back with it.
+            if key.as_ref().is_some_and(|key| broken_off.contains(key)) {
+                continue;
+            }
+            match self.delivery(message, since) {
+                Some(delivery) => deliveries.push(Box::new(delivery)),
+                None => broken_off.extend(key),
+            }
+        }
+        Ok(deliveries)
     }
 
     /// The delivery of a message that is what was put, and is still held.

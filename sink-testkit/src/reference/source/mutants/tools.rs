@@ -144,7 +144,7 @@ impl PatchedSubscription {
     }
 
     /// Replaces the claim of order.
-    pub(super) fn is_ordered(mut self, is_ordered: bool) -> Self {
+    pub(super) fn ordered(mut self, is_ordered: bool) -> Self {
         self.is_ordered = Some(is_ordered);
         self
     }
