@@ -64,6 +64,7 @@ impl ReferenceSourceAdapter {
             profile.max_hold = Some(MAX_HOLD);
             profile.hold_ends_after = MAX_HOLD;
             profile.max_delay = Some(MAX_HOLD);
+            profile.max_attempts = Some(1_000);
         }
         if mode != BARE {
             profile.error_table = error_table();

@@ -1,10 +1,16 @@
 //! Ways to break the reference source, each for one case to notice.
 
 mod ack;
+mod copies;
+mod delay;
+mod drop;
+mod extension;
+mod hold;
 mod order;
 mod receive;
 mod receive_faults;
 mod receive_limits;
+mod redrive;
 mod retry;
 mod stop;
 mod tools;
@@ -117,6 +123,12 @@ pub fn all() -> impl Iterator<Item = &'static SourceMutant> {
         receive_faults::MUTANTS,
         ack::MUTANTS,
         retry::MUTANTS,
+        delay::MUTANTS,
+        copies::MUTANTS,
+        drop::MUTANTS,
+        hold::MUTANTS,
+        extension::MUTANTS,
+        redrive::MUTANTS,
         order::MUTANTS,
         stop::MUTANTS,
     ]
