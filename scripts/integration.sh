@@ -62,8 +62,9 @@ conformance() { # PACKAGE
 # Built with the features of the whole workspace, as its tests are, so that nothing is
 # built twice; the suites of other brokers are not asked for here.
 sqs_conformance() { # EMULATOR PORT
-    SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 SINK_SQS_LIVE_REQUIRE_LIVE=1 \
-        cargo test --quiet --workspace --test conformance_live
+    SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 \
+        SINK_SQS_LIVE_REQUIRE_LIVE=1 SINK_SQS_SOURCE_LIVE_REQUIRE_LIVE=1 \
+        cargo test --quiet --workspace --test conformance_live --test conformance_source_live
 }
 
 run_emulator() { # NAME PORT
