@@ -1,6 +1,11 @@
 //! The cases, by what they are about.
 
+mod ack;
+mod back;
 mod receive;
+mod receive_faults;
+mod receive_limits;
+mod retry;
 
 use super::case::SourceCase;
 
@@ -15,4 +20,10 @@ pub fn groups() -> impl Iterator<Item = (&'static str, &'static [SourceCase])> {
     GROUPS.into_iter()
 }
 
-const GROUPS: [(&str, &[SourceCase]); 1] = [("receive", receive::CASES)];
+const GROUPS: [(&str, &[SourceCase]); 5] = [
+    ("receive", receive::CASES),
+    ("receive_limits", receive_limits::CASES),
+    ("receive_faults", receive_faults::CASES),
+    ("ack", ack::CASES),
+    ("retry", retry::CASES),
+];
