@@ -49,6 +49,8 @@ pub(crate) fn queue_profile(mode: &str) -> SourceProfile {
     profile.wait = Duration::from_secs(1);
     profile.delay_step = Duration::from_secs(1);
     profile.max_delay = Some(TWELVE_HOURS);
+    // What a redrive policy takes.
+    profile.max_attempts = Some(1_000);
     // Half of what a receive has beside its waiting time, and more than other requests have.
     profile.timeout = Duration::from_secs(6);
     profile

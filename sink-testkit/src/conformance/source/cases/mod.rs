@@ -2,10 +2,17 @@
 
 mod ack;
 mod back;
+mod copies;
+mod delay;
+mod drop;
+mod extension;
+mod hold;
 mod receive;
 mod receive_faults;
 mod receive_limits;
+mod redrive;
 mod retry;
+mod returns;
 
 use super::case::SourceCase;
 
@@ -20,10 +27,16 @@ pub fn groups() -> impl Iterator<Item = (&'static str, &'static [SourceCase])> {
     GROUPS.into_iter()
 }
 
-const GROUPS: [(&str, &[SourceCase]); 5] = [
+const GROUPS: [(&str, &[SourceCase]); 11] = [
     ("receive", receive::CASES),
     ("receive_limits", receive_limits::CASES),
     ("receive_faults", receive_faults::CASES),
     ("ack", ack::CASES),
     ("retry", retry::CASES),
+    ("delay", delay::CASES),
+    ("copies", copies::CASES),
+    ("drop", drop::CASES),
+    ("hold", hold::CASES),
+    ("extension", extension::CASES),
+    ("redrive", redrive::CASES),
 ];
