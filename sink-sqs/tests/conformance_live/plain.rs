@@ -15,6 +15,8 @@ pub(crate) struct Emulator {
     is_fifo: bool,
     /// The queues' URLs, which are the emulator's to choose.
     urls: Mutex<BTreeMap<String, String>>,
+    /// How many queues of each name there are.
+    made: Mutex<BTreeMap<String, usize>>,
 }
 
 impl Emulator {
@@ -25,6 +27,7 @@ impl Emulator {
             run: fastrand::u64(..),
             is_fifo,
             urls: Mutex::default(),
+            made: Mutex::default(),
         })
     }
 
@@ -34,7 +37,17 @@ impl Emulator {
     }
 
     pub(crate) async fn create(&self, name: &str) -> Result<Destination, FixtureError> {
-        let destination = self.destination(name);
+        // A case can ask for several of one name.
+        let count = {
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = made.entry(name.to_owned()).or_default();
+            *count += 1;
+            *count
+        };
+        let destination = match count {
+            1 => self.destination(name),
+            count => self.destination(&format!("{name}-{count}")),
+        };
         let attributes = match self.is_fifo {
             true => json!({ "FifoQueue": "true" }),
             false => json!({}),

@@ -1,6 +1,7 @@
 //! A server of its own for each case.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -27,6 +28,8 @@ pub(crate) struct QueueFixture {
     options: SourceOptions,
     is_fifo: bool,
     is_batched: bool,
+    /// How many places of each name there are.
+    made: Mutex<BTreeMap<String, usize>>,
 }
 
 impl QueueFixture {
@@ -43,6 +46,7 @@ impl QueueFixture {
             options: SourceOptions::new(profile),
             is_fifo: is_fifo(&profile.mode),
             is_batched,
+            made: Mutex::default(),
         })
     }
 
@@ -76,7 +80,16 @@ impl QueueFixture {
 #[async_trait]
 impl SourceFixture for QueueFixture {
     async fn create(&self, name: &str) -> Result<Destination, FixtureError> {
-        let destination = self.destination(name);
+        // A case can ask for several of one name.
+        let destination = {
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = made.entry(name.to_owned()).or_default();
+            *count += 1;
+            match *count {
+                1 => self.destination(name),
+                count => self.destination(&format!("{name}-{count}")),
+            }
+        };
         let bytes = MAX_MESSAGE_BYTES.to_string();
         let mut attributes = vec![("MaximumMessageSize", &*bytes)];
         if self.is_fifo {
