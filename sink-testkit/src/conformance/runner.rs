@@ -178,7 +178,9 @@ pub(super) fn run_suite(suite: Arc<dyn Suite>, path: PathBuf) -> ExitCode {
     if modes.iter().any(|(_, clock)| *clock == Clock::Real) {
         // Such cases wait more than they work.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        arguments.test_threads.get_or_insert(cores * suite.at_once());
+        arguments
+            .test_threads
+            .get_or_insert(cores * suite.at_once());
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
