@@ -62,15 +62,15 @@ conformance() { # PACKAGE
 # Few at once, so that holds of two seconds are extended in time by a slow emulator.
 # Built with the features of the whole workspace, as its tests are, so that nothing is
 # built twice; the suites of other brokers are not asked for here.
-sqs_conformance() { # EMULATOR PORT
+sqs_conformance() { # EMULATOR PORT THREADS
     SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 \
         SINK_SQS_LIVE_REQUIRE_LIVE=1 SINK_SQS_SOURCE_LIVE_REQUIRE_LIVE=1 \
-        cargo test --quiet --workspace --test conformance_live --test conformance_source_live -- --test-threads 8
+        cargo test --quiet --workspace --test conformance_live --test conformance_source_live -- --test-threads "$3"
 }
 
-run_emulator() { # NAME PORT
+run_emulator() { # NAME PORT THREADS
     wait_for_port "$2"
-    sqs_conformance "$1" "$2"
+    sqs_conformance "$1" "$2" "$3"
     .venv/bin/python scripts/integration/emulator.py "$1" "http://127.0.0.1:$2" "$dispatcher" \
         scripts/integration/dispatcher.toml "$hooks"
 }
@@ -78,12 +78,12 @@ run_emulator() { # NAME PORT
 port=$(free_port)
 .venv/bin/moto_server -H 127.0.0.1 -p "$port" >"$work/moto.log" 2>&1 &
 pids+=($!)
-run_emulator moto "$port"
+run_emulator moto "$port" 8
 
 port=$(free_port)
 FAUXQS_PORT=$port node "$work/node_modules/fauxqs/dist/cli.js" >"$work/fauxqs.log" 2>&1 &
 pids+=($!)
-run_emulator fauxqs "$port"
+run_emulator fauxqs "$port" 24
 
 echo "== suites that need a NATS server"
 PATH=$PATH:/usr/sbin
@@ -102,7 +102,7 @@ if docker info >/dev/null 2>&1 && docker compose version >/dev/null 2>&1; then
     composed=yes
     "${compose[@]}" up --detach --wait
     for port in 4566 9092 4222; do wait_for_port "$port"; done
-    sqs_conformance floci 4566
+    sqs_conformance floci 4566 8
     "${compose[@]}" exec -T kafka /opt/kafka/bin/kafka-topics.sh --bootstrap-server 127.0.0.1:9092 \
         --create --if-not-exists --topic hooks --partitions 3
     KAFKA_BROKERS=127.0.0.1:9092 KAFKA_TOPIC=hooks cargo test --quiet --package sink-kafka --test it named_brokers

@@ -6,6 +6,7 @@ use sink_testkit::conformance::Divergence;
 pub(crate) fn of(emulator: &str, mode: &str) -> Vec<Divergence> {
     let is_fifo = mode.starts_with("fifo");
     let (cases, reason): (&[&'static str], _) = match emulator {
+        "moto" if is_fifo => (MOTO_FIFO, NOT_BLOCKED),
         "fauxqs" if is_fifo => (FAUXQS_FIFO, ONE_OF_A_GROUP),
         _ => (&[], ""),
     };
@@ -14,6 +15,11 @@ pub(crate) fn of(emulator: &str, mode: &str) -> Vec<Divergence> {
         .map(|case| Divergence { case, reason })
         .collect()
 }
+
+const NOT_BLOCKED: &str = "moto hands out a later message of a group while an earlier one is \
+    still held";
+
+const MOTO_FIFO: &[&str] = &["consume_order_after_a_handover"];
 
 const ONE_OF_A_GROUP: &str = "fauxqs hands out one message of a group at a time, where the \
     service answers a receive with as many as were asked for";
@@ -24,4 +30,5 @@ const FAUXQS_FIFO: &[&str] = &[
     "ack_consumes_for_good",
     "ack_out_of_order_is_safe",
     "ack_leaves_its_neighbours",
+    "stop_gives_back_what_waits_at_once",
 ];

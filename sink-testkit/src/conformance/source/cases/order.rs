@@ -8,6 +8,7 @@ use dispatch_api::{Received, Settlement, Stop};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use super::back::long_hold;
 use super::steps::{Crowd, Seen, handler};
 use crate::conformance::source::case::source_case;
 use crate::conformance::source::context::{id_of, ids_of};
@@ -78,7 +79,8 @@ async fn consume_until(
     count: usize,
     handle: crate::conformance::source::BoxedHandler,
 ) -> Checked {
-    let subscription = context.open(place).await?;
+    let plan = context.plan_for(place);
+    let subscription = context.open_with(place, &long_hold(context), &plan).await?;
     let stop = Stop::new();
     let settings = context.settings(concurrency);
     let consumer = context.consume(&subscription, settings, handle, stop.clone());
@@ -132,7 +134,13 @@ async fn consume_order_per_key_among_many(context: &SourceContext<'_>) -> Checke
     }
     let seen = seen.all();
     for (key, wanted) in &ids {
-        let handled: Vec<&String> = seen.iter().filter(|id| wanted.contains(id)).collect();
+        // A message that comes twice is no matter of order.
+        let mut handled: Vec<&String> = Vec::new();
+        for id in seen.iter().filter(|id| wanted.contains(id)) {
+            if !handled.contains(&id) {
+                handled.push(id);
+            }
+        }
         let in_order = handled.iter().copied().eq(wanted.iter());
         let places: Vec<usize> = handled
             .iter()

@@ -331,7 +331,8 @@ async fn close_twice_is_harmless(context: &SourceContext<'_>) -> Checked {
 }
 
 async fn open_and_close_change_nothing(context: &SourceContext<'_>) -> Checked {
-    let (place, ids) = context.place_with(3).await?;
+    let place = context.place().await?;
+    let ids = put_apart(context, &place, 3).await?;
     for _ in 0..2 {
         let subscription = context.open(&place).await?;
         context.close(&*subscription).await?;
