@@ -294,7 +294,10 @@ async fn settle_elsewhere(
             .build();
         if let Ok(runtime) = runtime {
             let settling = async { timeout(limit, delivery.settle(Settlement::Ack)).await };
-            let _ = answer.send(runtime.block_on(settling));
+            let settled = runtime.block_on(settling);
+            // What it left on this runtime is gone before the other goes on.
+            drop(runtime);
+            let _ = answer.send(settled);
         }
     });
     loop {
