@@ -27,6 +27,7 @@ mod profile;
 mod run;
 mod runner;
 mod scan;
+pub mod source;
 mod verdict;
 mod watchdog;
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::case::{Case, CaseFn};
 use super::context::Context;
 use super::failure::{Checked, Failure, FailureKind};
-use super::fixture::Adapter;
+use super::fixture::{Adapter, Divergence};
 use super::profile::{Clock, Profile};
 use super::verdict::Verdict;
 use super::watchdog::{self, Progress, Stopped};
@@ -39,6 +39,17 @@ pub struct CaseReport {
     pub seed: u64,
 }
 
+impl CaseReport {
+    pub(super) fn not_applicable(reason: String, seed: u64) -> Self {
+        Self {
+            verdict: Verdict::NotApplicable,
+            reason,
+            is_subjects: false,
+            seed,
+        }
+    }
+}
+
 /// Plays a case in a mode of an adapter, on a runtime and a thread of its own.
 ///
 /// A case that hangs fails with the step at which it did: after a minute of real time on a
@@ -51,11 +62,7 @@ pub fn run_case(
     case: &Case,
     seed: u64,
 ) -> CaseReport {
-    let limit = match profile.clock {
-        Clock::Paused => LIMIT_PAUSED,
-        Clock::Real => LIMIT_REAL,
-    };
-    run_case_within(limit, adapter, profile, case, seed)
+    run_case_within(limit(profile.clock), adapter, profile, case, seed)
 }
 
 /// [`run_case`] with another limit of real time.
@@ -66,9 +73,17 @@ pub fn run_case_within(
     case: &Case,
     seed: u64,
 ) -> CaseReport {
-    let mut report = play_if_declared(limit, adapter, profile, case, seed);
-    let divergences = adapter.divergences(profile);
-    if let Some(divergence) = divergences.iter().find(|known| known.case == case.id) {
+    let report = play_if_declared(limit, adapter, profile, case, seed);
+    judged_by_divergences(report, &adapter.divergences(profile), case.id)
+}
+
+/// What a listed divergence makes of a verdict.
+pub(super) fn judged_by_divergences(
+    mut report: CaseReport,
+    divergences: &[Divergence],
+    case: &str,
+) -> CaseReport {
+    if let Some(divergence) = divergences.iter().find(|known| known.case == case) {
         (report.verdict, report.reason) = match report.verdict {
             Verdict::Failed if report.is_subjects => {
                 (Verdict::NotApplicable, divergence.reason.to_owned())
@@ -96,29 +111,40 @@ fn play_if_declared(
     case: &Case,
     seed: u64,
 ) -> CaseReport {
-    let report = |verdict, reason: String, is_subjects| CaseReport {
-        verdict,
-        reason,
-        is_subjects,
-        seed,
-    };
     if let Some(fault) = case.needs.missing_fault(profile) {
         let reason = format!("the fixture cannot play {}", fault.as_str());
-        return report(Verdict::NotApplicable, reason, false);
+        return CaseReport::not_applicable(reason, seed);
     }
     let (run, passed) = match (case.needs.missing_capability(profile), case.inverse) {
         (None, _) => (case.run, Verdict::Passed),
         (Some(_), Some(inverse)) => (inverse, Verdict::RefusedAsDeclared),
         (Some(capability), None) => {
             let reason = format!("{} is not declared", capability.as_str());
-            return report(Verdict::NotApplicable, reason, false);
+            return CaseReport::not_applicable(reason, seed);
         }
     };
+    let (adapter, profile) = (Arc::clone(adapter), profile.clone());
+    let clock = profile.clock;
+    played(limit, clock, seed, passed, move |progress| async move {
+        play(&*adapter, &profile, run, seed, &progress).await
+    })
+}
+
+/// What a case comes to, and what it planned and never saw.
+pub(super) type Played = (Checked, Vec<String>);
+
+/// Plays a case on a runtime of its own, and leaves it behind when it blocks its thread.
+pub(super) fn played<F: Future<Output = Played>>(
+    limit: Duration,
+    clock: Clock,
+    seed: u64,
+    passed: Verdict,
+    play: impl FnOnce(Progress) -> F + Send + 'static,
+) -> CaseReport {
     let progress = Progress::new();
     let job = {
-        let (adapter, profile) = (Arc::clone(adapter), profile.clone());
         let progress = progress.clone();
-        move || play_on_a_runtime(&*adapter, &profile, run, seed, &progress)
+        move || on_a_runtime(clock, play(progress))
     };
     let (result, missing) = match watchdog::within(limit, job) {
         Ok(played) => played,
@@ -128,34 +154,31 @@ fn play_if_declared(
         }
         Err(Stopped::Died) => (Err(panicked()), Vec::new()),
     };
-    match result {
-        Err(failure) => report(
+    let (verdict, reason, is_subjects) = match result {
+        Err(failure) => (
             Verdict::Failed,
             failure.to_string(),
             failure.kind() == FailureKind::Subject,
         ),
-        Ok(()) if missing.is_empty() => report(passed, String::new(), false),
-        Ok(()) => report(
+        Ok(()) if missing.is_empty() => (passed, String::new(), false),
+        Ok(()) => (
             Verdict::NotExercised,
             format!("it never happened: {}", missing.join(", ")),
             false,
         ),
+    };
+    CaseReport {
+        verdict,
+        reason,
+        is_subjects,
+        seed,
     }
 }
 
-/// What a case comes to, and what it planned and never saw.
-type Played = (Checked, Vec<String>);
-
-fn play_on_a_runtime(
-    adapter: &dyn Adapter,
-    profile: &Profile,
-    run: CaseFn,
-    seed: u64,
-    progress: &Progress,
-) -> Played {
+fn on_a_runtime(clock: Clock, play: impl Future<Output = Played>) -> Played {
     let runtime = Builder::new_current_thread()
         .enable_all()
-        .start_paused(profile.clock == Clock::Paused)
+        .start_paused(clock == Clock::Paused)
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -164,10 +187,7 @@ fn play_on_a_runtime(
             return (Err(failure), Vec::new());
         }
     };
-    let played = runtime.block_on(async {
-        let played = AssertUnwindSafe(play(adapter, profile, run, seed, progress));
-        played.catch_unwind().await
-    });
+    let played = runtime.block_on(AssertUnwindSafe(play).catch_unwind());
     // What a case leaves behind must not hold up the next.
     runtime.shutdown_background();
     played.unwrap_or_else(|_| (Err(panicked()), Vec::new()))
@@ -175,6 +195,22 @@ fn play_on_a_runtime(
 
 fn panicked() -> Failure {
     Failure::of_kit("panic", "the case panicked; the panic is printed above")
+}
+
+/// How long a case may take on its own clock.
+pub(super) const fn budget(clock: Clock) -> Duration {
+    match clock {
+        Clock::Paused => BUDGET_PAUSED,
+        Clock::Real => BUDGET_REAL,
+    }
+}
+
+/// How long a case may take in real time.
+pub(super) const fn limit(clock: Clock) -> Duration {
+    match clock {
+        Clock::Paused => LIMIT_PAUSED,
+        Clock::Real => LIMIT_REAL,
+    }
 }
 
 async fn play(
@@ -186,10 +222,7 @@ async fn play(
 ) -> Played {
     progress.step("build the fixture".to_owned());
     let building = progress.fixture();
-    let budget = match profile.clock {
-        Clock::Paused => BUDGET_PAUSED,
-        Clock::Real => BUDGET_REAL,
-    };
+    let budget = budget(profile.clock);
     let hangs = || Err(progress.hangs(&format!("{budget:?}")));
     let fixture = match timeout(budget, adapter.fixture(profile)).await {
         Ok(Ok(fixture)) => fixture,

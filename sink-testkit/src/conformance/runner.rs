@@ -7,13 +7,78 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::case::Case;
 use super::cases;
 use super::fixture::Adapter;
 use super::ledger::Ledger;
 use super::profile::{Clock, Profile};
 use super::run::{CaseReport, run_case};
 use super::verdict::Verdict;
+
+/// Cases, and who plays them.
+pub(super) trait Suite: Send + Sync + 'static {
+    /// The adapter's name.
+    fn name(&self) -> &str;
+
+    /// Why it cannot run here, when it cannot.
+    fn unavailable(&self) -> Option<String>;
+
+    /// Every mode, and whose time passes in it.
+    fn modes(&self) -> Vec<(String, Clock)>;
+
+    /// Every case.
+    fn cases(&self) -> Vec<Named>;
+
+    /// Plays the case of this number in the mode of this number.
+    fn run(&self, mode: usize, case: usize, seed: u64) -> CaseReport;
+}
+
+/// A case as it is reported.
+#[derive(Clone, Copy)]
+pub(super) struct Named {
+    pub(super) id: &'static str,
+    pub(super) rule: &'static str,
+}
+
+struct SinkSuite {
+    adapter: Arc<dyn Adapter>,
+    profiles: Vec<Profile>,
+}
+
+impl Suite for SinkSuite {
+    fn name(&self) -> &str {
+        self.adapter.name()
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        self.adapter.unavailable()
+    }
+
+    fn modes(&self) -> Vec<(String, Clock)> {
+        let profiles = self.profiles.iter();
+        profiles
+            .map(|profile| (profile.mode.clone(), profile.clock))
+            .collect()
+    }
+
+    fn cases(&self) -> Vec<Named> {
+        let cases = cases::all().into_iter();
+        cases
+            .map(|case| Named {
+                id: case.id,
+                rule: case.rule,
+            })
+            .collect()
+    }
+
+    fn run(&self, mode: usize, case: usize, seed: u64) -> CaseReport {
+        run_case(
+            &self.adapter,
+            &self.profiles[mode],
+            &cases::all()[case],
+            seed,
+        )
+    }
+}
 
 /// What the suite is asked by its environment.
 struct Settings {
@@ -45,25 +110,34 @@ type Reports = Arc<Mutex<BTreeMap<(String, &'static str), CaseReport>>>;
 /// | `CONFORMANCE_SEED` | the seed of random numbers; every failure prints its own |
 /// | `REQUIRE_LIVE=1`, `<ADAPTER>_REQUIRE_LIVE=1` | an adapter that cannot run fails instead of being ignored |
 pub fn main(adapter: impl Adapter, ledger: impl Into<PathBuf>) -> ExitCode {
-    let mut arguments = Arguments::from_args();
     let adapter: Arc<dyn Adapter> = Arc::new(adapter);
-    let settings = match settings(adapter.name()) {
+    // What cannot run is not asked for its modes.
+    let profiles = match adapter.unavailable() {
+        Some(_) => Vec::new(),
+        None => adapter.profiles(),
+    };
+    run_suite(Arc::new(SinkSuite { adapter, profiles }), ledger.into())
+}
+
+/// Shows the cases of a suite as tests, and compares them with the ledger.
+pub(super) fn run_suite(suite: Arc<dyn Suite>, path: PathBuf) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let settings = match settings(suite.name()) {
         Ok(settings) => settings,
         Err(text) => {
             eprintln!("{text}");
             return ExitCode::FAILURE;
         }
     };
-    let path = ledger.into();
     let reports: Reports = Arc::default();
-    if let Some(reason) = adapter.unavailable() {
-        return not_here(&*adapter, &reason, &settings);
+    if let Some(reason) = suite.unavailable() {
+        return not_here(suite.name(), &reason, &settings);
     }
-    let profiles = adapter.profiles();
-    if profiles.is_empty() {
+    let modes = suite.modes();
+    if modes.is_empty() {
         eprintln!(
             "{}: it declares no mode, so no case would run",
-            adapter.name()
+            suite.name()
         );
         return ExitCode::FAILURE;
     }
@@ -79,17 +153,15 @@ pub fn main(adapter: impl Adapter, ledger: impl Into<PathBuf>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let cases = cases::all();
+    let cases = suite.cases();
     let mut trials = Vec::new();
-    for profile in &profiles {
-        for case in &cases {
-            trials.push(trial(
-                &adapter, profile, *case, &expected, &reports, &settings,
-            ));
+    for mode in 0..modes.len() {
+        for case in 0..cases.len() {
+            trials.push(trial(&suite, mode, case, &expected, &reports, &settings));
         }
     }
     if !settings.update {
-        let strangers = strangers(&expected, &profiles, &cases);
+        let strangers = strangers(&expected, &modes, &cases);
         trials.push(Trial::test(
             "ledger::names_only_cases_that_exist",
             move || match strangers.is_empty() {
@@ -98,7 +170,7 @@ pub fn main(adapter: impl Adapter, ledger: impl Into<PathBuf>) -> ExitCode {
             },
         ));
     }
-    if profiles.iter().any(|profile| profile.clock == Clock::Real) {
+    if modes.iter().any(|(_, clock)| *clock == Clock::Real) {
         // Such cases wait more than they work.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         arguments.test_threads.get_or_insert(cores * 4);
@@ -106,9 +178,9 @@ pub fn main(adapter: impl Adapter, ledger: impl Into<PathBuf>) -> ExitCode {
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
         let reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
-        print_counts(&*adapter, &reports);
+        print_counts(suite.name(), &reports);
         if settings.update {
-            return write(&path, &expected, &reports, &profiles);
+            return write(&path, &expected, &reports, &modes, &cases);
         }
     }
     conclusion.exit_code()
@@ -131,8 +203,7 @@ fn settings(adapter: &str) -> Result<Settings, String> {
     })
 }
 
-fn not_here(adapter: &dyn Adapter, reason: &str, settings: &Settings) -> ExitCode {
-    let name = adapter.name();
+fn not_here(name: &str, reason: &str, settings: &Settings) -> ExitCode {
     if settings.require_live {
         eprintln!("{name}: cannot run, and has to: {reason}");
         return ExitCode::FAILURE;
@@ -142,37 +213,37 @@ fn not_here(adapter: &dyn Adapter, reason: &str, settings: &Settings) -> ExitCod
 }
 
 fn trial(
-    adapter: &Arc<dyn Adapter>,
-    profile: &Profile,
-    case: Case,
+    suite: &Arc<dyn Suite>,
+    mode: usize,
+    case: usize,
     expected: &Arc<Ledger>,
     reports: &Reports,
     settings: &Settings,
 ) -> Trial {
-    let adapter = Arc::clone(adapter);
-    let profile = profile.clone();
+    let suite = Arc::clone(suite);
     let expected = Arc::clone(expected);
     let reports = Arc::clone(reports);
     let update = settings.update;
     let seed = settings.seed;
-    Trial::test(format!("{}::{}", profile.mode, case.id), move || {
+    let (mode_name, _) = suite.modes()[mode].clone();
+    let named = suite.cases()[case];
+    Trial::test(format!("{mode_name}::{}", named.id), move || {
         let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-        let report = run_case(&adapter, &profile, &case, seed);
+        let report = suite.run(mode, case, seed);
         let result = match update {
             true => match report.verdict {
-                Verdict::Failed | Verdict::NotExercised => Err(failed(&case, &report)),
+                Verdict::Failed | Verdict::NotExercised => Err(failed(&named, &report)),
                 _ => Ok(()),
             },
-            false => compare(&case, &report, expected.get(&profile.mode, case.id)),
+            false => compare(&named, &report, expected.get(&mode_name, named.id)),
         };
         let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
-        reports.insert((profile.mode, case.id), report);
+        reports.insert((mode_name, named.id), report);
         result
     })
 }
 
-/// A report beside the ledger's verdict.
-fn compare(case: &Case, report: &CaseReport, expected: Option<Verdict>) -> Result<(), Failed> {
+fn compare(case: &Named, report: &CaseReport, expected: Option<Verdict>) -> Result<(), Failed> {
     match expected {
         None => Err(format!(
             "{} is not in the ledger, and comes to `{}` {}",
@@ -192,7 +263,7 @@ fn compare(case: &Case, report: &CaseReport, expected: Option<Verdict>) -> Resul
     }
 }
 
-fn failed(case: &Case, report: &CaseReport) -> Failed {
+fn failed(case: &Named, report: &CaseReport) -> Failed {
     let CaseReport { verdict, seed, .. } = report;
     let reason = match &*report.reason {
         "" => String::new(),
@@ -205,18 +276,18 @@ fn failed(case: &Case, report: &CaseReport) -> Failed {
     .into()
 }
 
-fn strangers(ledger: &Ledger, profiles: &[Profile], cases: &[Case]) -> Vec<String> {
+fn strangers(ledger: &Ledger, modes: &[(String, Clock)], cases: &[Named]) -> Vec<String> {
     ledger
         .rows()
         .filter(|(mode, case, _)| {
-            !profiles.iter().any(|profile| profile.mode == *mode)
+            !modes.iter().any(|(known, _)| known == mode)
                 || !cases.iter().any(|known| known.id == *case)
         })
         .map(|(mode, case, _)| format!("{mode}.{case}"))
         .collect()
 }
 
-fn print_counts(adapter: &dyn Adapter, reports: &BTreeMap<(String, &'static str), CaseReport>) {
+fn print_counts(name: &str, reports: &BTreeMap<(String, &'static str), CaseReport>) {
     let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for report in reports.values() {
@@ -231,7 +302,7 @@ fn print_counts(adapter: &dyn Adapter, reports: &BTreeMap<(String, &'static str)
         .collect();
     println!(
         "{}, suite {}: {}",
-        adapter.name(),
+        name,
         super::SUITE_VERSION,
         shown.join(", ")
     );
@@ -244,18 +315,19 @@ fn write(
     path: &std::path::Path,
     before: &Ledger,
     reports: &BTreeMap<(String, &'static str), CaseReport>,
-    profiles: &[Profile],
+    modes: &[(String, Clock)],
+    cases: &[Named],
 ) -> ExitCode {
     let mut ledger = Ledger::new();
     // A run of some cases leaves the other rows as they are.
-    for profile in profiles {
-        for case in cases::all() {
-            let ran = reports.get(&(profile.mode.clone(), case.id));
+    for (mode, _) in modes {
+        for case in cases {
+            let ran = reports.get(&(mode.clone(), case.id));
             let verdict = ran
                 .map(|report| report.verdict)
-                .or_else(|| before.get(&profile.mode, case.id));
+                .or_else(|| before.get(mode, case.id));
             if let Some(verdict) = verdict {
-                ledger.set(&profile.mode, case.id, verdict);
+                ledger.set(mode, case.id, verdict);
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Batches: many deliveries in one request, and an answer of its own for each.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
-use dispatch_api::{Answer, Envelope, ErrorClass, Outcome};
+use dispatch_api::{Answer, DeliveryContext, Envelope, ErrorClass, Outcome};
 
 use super::steps::{
     all_succeeded, check_class, check_unknown, deliver_together, failed, few, find, succeeded,
@@ -86,6 +87,18 @@ pub(super) const CASES: &[Case] = &[
         "a message that is refused takes none of its neighbours along"
     )
     .needs_capabilities(&[Capability::Batching, Capability::MessageLimit]),
+    case!(
+        batch_member_with_forbidden_characters_fails_alone,
+        "characters that a destination does not take are one message's own fault"
+    )
+    .needs_capabilities(&[Capability::Batching, Capability::RefusesControlCharacters]),
+    case!(
+        batch_failed_member_alone_is_sent_again,
+        "when a message of a batch is attempted again, its neighbours are not, and it is the \
+         same message"
+    )
+    .needs_capabilities(&[Capability::Batching])
+    .needs_faults(&[FaultKind::Entries, FaultKind::Requests]),
     case!(
         batch_does_not_mix_destinations,
         "a request holds messages of one destination"
@@ -375,6 +388,58 @@ async fn batch_bad_member_does_not_poison_others(context: &Context<'_>) -> Check
         }
     }
     context.judge(&destination, Duplicates::Forbidden).await
+}
+
+async fn batch_member_with_forbidden_characters_fails_alone(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let mut envelopes = few(context);
+    envelopes[1] = context.envelope().with_dedupe_key("a\u{1}b");
+    let answers = deliver_together(context, &*sink, &envelopes).await?;
+    for (index, answer) in answers.into_iter().enumerate() {
+        let step = format!("caller {index} of a batch with a control character");
+        if index == 1 {
+            check_class(&step, ErrorClass::Permanent, &failed(&step, answer)?)?;
+        } else {
+            succeeded(&step, answer)?;
+        }
+    }
+    context.judge(&destination, Duplicates::Forbidden).await
+}
+
+async fn batch_failed_member_alone_is_sent_again(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let envelopes = few(context);
+    let row = row_of(context, ErrorClass::Transient)
+        .ok_or_else(|| Failure::of_kit("error table", "the profile has no transient row"))?;
+    let again = &envelopes[1];
+    let fault = (again.id(), EntryFault::Row(row.name.clone()));
+    context.play(&destination, Fault::Entries(vec![fault]))?;
+    let answers = deliver_together(context, &*sink, &envelopes).await?;
+    let failures = answers.iter().filter(|answer| answer.is_err()).count();
+    check_eq("callers that failed", &1, &failures)?;
+    let ctx = DeliveryContext::attempt(NonZeroU32::new(2).expect("2 is not zero"));
+    succeeded(
+        "the second attempt",
+        context.deliver_in(&*sink, again, &ctx).await,
+    )?;
+    let requests = context.faults()?.requests(&destination);
+    let id = again.id().to_string();
+    let Some(last) = requests.last() else {
+        return Err(Failure::of_kit("requests", "none was seen"));
+    };
+    check_eq("messages of the second attempt", &1, &last.envelopes.len())?;
+    check_eq("the message", &id, &last.envelopes[0])?;
+    let first = requests.iter().find_map(|request| {
+        let place = request.envelopes.iter().position(|known| *known == id)?;
+        request.dedup_ids.get(place).cloned()
+    });
+    check_eq(
+        "its deduplication id",
+        &first,
+        &last.dedup_ids.first().cloned(),
+    )
 }
 
 async fn batch_does_not_mix_destinations(context: &Context<'_>) -> Checked {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dispatch_api::{DeliveryContext, Sink, SinkError};
+use dispatch_api::{DeliveryContext, Envelope, Sink, SinkError};
 
 use super::tools::{answering, as_stored, calling, changing_results, delivering, replying};
 use super::{Mutant, Parts, Seam};
@@ -268,6 +268,60 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     true => Err(SinkError::permanent("MessageTooLarge", "the batch")),
                     false => answer,
                 }
+            })
+        }),
+    ),
+    Mutant::new(
+        "WholeBatchOfTheCharacter",
+        "refuses the neighbours of a message with a control character",
+        "batch_member_with_forbidden_characters_fails_alone",
+        "caller 0 of a batch with a control character: expected Ok",
+        Seam::Sink(|inner, _| {
+            let refused: Arc<Mutex<Option<SinkError>>> = Arc::default();
+            answering(inner, move |envelope, answer| {
+                let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                let key = envelope.dedupe_key().unwrap_or_default();
+                if key.contains('\u{1}')
+                    && let Err(error) = &answer
+                {
+                    *refused = Some(error.clone());
+                }
+                match refused.clone() {
+                    Some(error) => Err(error),
+                    None => answer,
+                }
+            })
+        }),
+    ),
+    Mutant::new(
+        "ResendsTheAccepted",
+        "sends the accepted neighbours along when a message is attempted again",
+        "batch_failed_member_alone_is_sent_again",
+        "messages of the second attempt: expected 1",
+        Seam::Sink(|inner, _| {
+            let before: Arc<Mutex<Vec<Envelope>>> = Arc::default();
+            delivering(inner, move |inner, envelope, ctx| {
+                let before = Arc::clone(&before);
+                Box::pin(async move {
+                    let neighbours = {
+                        let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+                        let is_again = before.iter().any(|known| known.id() == envelope.id());
+                        match is_again {
+                            true => before.clone(),
+                            false => {
+                                before.push(envelope.clone());
+                                Vec::new()
+                            }
+                        }
+                    };
+                    let others = neighbours
+                        .iter()
+                        .filter(|known| known.id() != envelope.id())
+                        .map(|known| inner.deliver(known, &ctx));
+                    let others = futures_util::future::join_all(others);
+                    let (answer, _) = tokio::join!(inner.deliver(&envelope, &ctx), others);
+                    answer
+                })
             })
         }),
     ),
