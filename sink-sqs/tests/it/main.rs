@@ -11,6 +11,7 @@ mod bench;
 mod certificates;
 mod confirmation;
 mod consuming;
+mod consuming_secrets;
 mod consuming_soak;
 mod consuming_telemetry;
 #[cfg(feature = "default-chain")]

@@ -14,6 +14,7 @@ mod plugin;
 mod reply;
 mod script;
 mod sink;
+pub mod source;
 mod wire;
 
 pub use adapter::{ReferenceAdapter, ReferenceFixture};

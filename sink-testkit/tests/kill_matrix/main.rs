@@ -5,6 +5,7 @@
 
 mod matrix;
 mod sinks;
+mod sources;
 
 /// One seed for all, so that the matrices can be compared.
 const SEED: u64 = 1;

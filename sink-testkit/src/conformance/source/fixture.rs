@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dispatch_api::Sink;
 use dispatch_api::{
-    Consumer, ConsumerReport, ConsumerSettings, Received, Settlement, Source, Stop, Subscription,
+    Consumer, ConsumerReport, ConsumerSettings, Received, Settlement, Sink, Source, Stop,
+    Subscription,
 };
 use futures_util::future::BoxFuture;
 

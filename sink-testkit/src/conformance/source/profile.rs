@@ -29,6 +29,9 @@ pub struct SourceProfile {
     pub delay_step: Duration,
     /// The longest delay that is kept to; a longer one is shortened to it.
     pub max_delay: Option<Duration>,
+    /// The highest cap of attempts that is accepted, with
+    /// [`SourceCapability::Redrive`]; every cap where there is none.
+    pub max_attempts: Option<u32>,
     /// How many messages may be held beyond those that were asked for.
     pub prefetch: usize,
     /// How long a call to the broker may take.
@@ -56,6 +59,7 @@ impl SourceProfile {
             wait: Duration::from_secs(1),
             delay_step: Duration::ZERO,
             max_delay: None,
+            max_attempts: None,
             prefetch: 0,
             timeout: Duration::from_secs(5),
             max_message_bytes: None,

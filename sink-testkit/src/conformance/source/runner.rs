@@ -55,7 +55,7 @@ impl Suite for SourceSuite {
 /// The main function of a conformance test of a source: `harness = false` in `Cargo.toml`,
 /// and
 ///
-/// ```ignore
+/// ```no_run
 /// use sink_testkit::conformance::source;
 /// use sink_testkit::reference::source::ReferenceSourceAdapter;
 ///

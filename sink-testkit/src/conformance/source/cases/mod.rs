@@ -1,7 +1,19 @@
 //! The cases, by what they are about.
 
+mod ack;
+mod back;
+mod copies;
+mod delay;
+mod drop;
+mod extension;
+mod hold;
 mod order;
 mod receive;
+mod receive_faults;
+mod receive_limits;
+mod redrive;
+mod retry;
+mod returns;
 mod steps;
 mod stop;
 
@@ -18,8 +30,18 @@ pub fn groups() -> impl Iterator<Item = (&'static str, &'static [SourceCase])> {
     GROUPS.into_iter()
 }
 
-const GROUPS: [(&str, &[SourceCase]); 3] = [
+const GROUPS: [(&str, &[SourceCase]); 13] = [
     ("receive", receive::CASES),
+    ("receive_limits", receive_limits::CASES),
+    ("receive_faults", receive_faults::CASES),
+    ("ack", ack::CASES),
+    ("retry", retry::CASES),
+    ("delay", delay::CASES),
+    ("copies", copies::CASES),
+    ("drop", drop::CASES),
+    ("hold", hold::CASES),
+    ("extension", extension::CASES),
+    ("redrive", redrive::CASES),
     ("order", order::CASES),
     ("stop", stop::CASES),
 ];

@@ -108,7 +108,7 @@ async fn order_is_declared_as_it_is(context: &SourceContext<'_>) -> Checked {
 
 async fn consume_order_per_key_among_many(context: &SourceContext<'_>) -> Checked {
     let place = context.place().await?;
-    let ids = put_keys(context, &place, 5, 6).await?;
+    let ids = put_keys(context, &place, 3, 10).await?;
     context.plan("two keys were handled at once");
     let seen = Seen::default();
     let crowd = Crowd::default();
@@ -126,7 +126,7 @@ async fn consume_order_per_key_among_many(context: &SourceContext<'_>) -> Checke
             }
         })
     };
-    consume_until(context, &place, 4, &seen, 30, handle).await?;
+    consume_until(context, &place, 6, &seen, 30, handle).await?;
     if crowd.most() > 1 {
         context.happened("two keys were handled at once");
     }
