@@ -59,11 +59,13 @@ conformance() { # PACKAGE
     REQUIRE_LIVE=1 cargo test --quiet --package "$1" --test conformance_live
 }
 
+# Few at once, so that holds of two seconds are extended in time by a slow emulator.
 # Built with the features of the whole workspace, as its tests are, so that nothing is
 # built twice; the suites of other brokers are not asked for here.
 sqs_conformance() { # EMULATOR PORT
-    SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 SINK_SQS_LIVE_REQUIRE_LIVE=1 \
-        cargo test --quiet --workspace --test conformance_live
+    SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 \
+        SINK_SQS_LIVE_REQUIRE_LIVE=1 SINK_SQS_SOURCE_LIVE_REQUIRE_LIVE=1 \
+        cargo test --quiet --workspace --test conformance_live --test conformance_source_live -- --test-threads 8
 }
 
 run_emulator() { # NAME PORT

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use dispatch_api::{Delivery, Received, Settlement, SourceError, Subscription};
+use dispatch_api::{Delivery, ErrorClass, Received, Settlement, SourceError, Subscription};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -41,6 +42,7 @@ pub(crate) struct Opened {
 #[derive(Debug)]
 pub(crate) struct SqsSubscription {
     shared: Arc<Shared>,
+    is_closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,7 @@ impl SqsSubscription {
                 receiving: opened.receiving,
                 settling: Arc::new(settling),
             }),
+            is_closed: AtomicBool::new(false),
         }
     }
 }
@@ -82,6 +85,13 @@ impl SqsSubscription {
 #[async_trait]
 impl Subscription for SqsSubscription {
     async fn receive(&self, max: NonZeroUsize) -> Result<Vec<Box<dyn Delivery>>, SourceError> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(SourceError::new(
+                ErrorClass::Permanent,
+                "SubscriptionClosed",
+                "the subscription is closed: open another",
+            ));
+        }
         // In a task of its own: messages that come when nobody waits for them any more go
         // back at once, and are not hidden until their time is over.
         let (sender, receiver) = oneshot::channel();
@@ -112,6 +122,7 @@ impl Subscription for SqsSubscription {
     }
 
     async fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
         self.shared.settling.settler.flush().await;
     }
 }

@@ -27,6 +27,7 @@ pub(crate) struct Client {
     endpoint: Url,
     region: String,
     limit: Arc<str>,
+    max_answer_bytes: usize,
     credentials: Arc<dyn ProvideCredentials>,
     signer: Arc<Signer>,
     services: HostServices,
@@ -57,6 +58,7 @@ impl Client {
                 config.timeout().as_millis()
             )
             .into(),
+            max_answer_bytes: MAX_ANSWER_BYTES,
             credentials: provider_of(config, services),
             signer: Arc::default(),
             identity: format!(
@@ -78,6 +80,14 @@ impl Client {
     pub(crate) fn limited_by(&self, limit: &str) -> Self {
         Self {
             limit: limit.into(),
+            ..self.clone()
+        }
+    }
+
+    /// The same client, for answers of up to so many bytes.
+    pub(crate) fn with_answers_of(&self, max_bytes: usize) -> Self {
+        Self {
+            max_answer_bytes: max_bytes,
             ..self.clone()
         }
     }
@@ -192,7 +202,13 @@ impl Client {
         )?;
         let received = self
             .transport
-            .post(&self.endpoint, headers, body, sending)
+            .post(
+                &self.endpoint,
+                headers,
+                body,
+                sending,
+                self.max_answer_bytes,
+            )
             .await
             .map_err(|error| self.failed(error, sending))?;
         let Received {
@@ -267,8 +283,9 @@ impl Client {
                     Outcome::Unknown,
                     "UnexpectedReply",
                     format!(
-                        "the answer is longer than {MAX_ANSWER_BYTES} bytes, so it is not the \
-                         service's: check endpoint"
+                        "the answer is longer than {} bytes, so it is not the service's: check \
+                         endpoint",
+                        self.max_answer_bytes
                     ),
                 ),
                 &received,

@@ -19,7 +19,7 @@ use crate::config::Connection;
 /// The key under which problems with certificates are reported.
 const ROOTS: &str = "http.root_certificates";
 
-/// More than any answer to the requests of this sink.
+/// More than any answer but that to a receive.
 pub(super) const MAX_ANSWER_BYTES: usize = 1_024 * 1_024;
 
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
@@ -84,6 +84,7 @@ impl Transport {
         mut headers: HeaderMap,
         body: Bytes,
         sending: &Sending,
+        max_answer_bytes: usize,
     ) -> Result<Received, TransportError> {
         headers.insert(http::header::CONTENT_LENGTH, body.len().into());
         let mut request = Request::new(Method::POST, url.clone());
@@ -101,7 +102,7 @@ impl Transport {
         loop {
             match response.chunk().await {
                 Ok(None) => return Ok(received),
-                Ok(Some(chunk)) if received.body.len() + chunk.len() > MAX_ANSWER_BYTES => {
+                Ok(Some(chunk)) if received.body.len() + chunk.len() > max_answer_bytes => {
                     return Err(TransportError::TooLong(received));
                 }
                 Ok(Some(chunk)) => received.body.extend_from_slice(&chunk),

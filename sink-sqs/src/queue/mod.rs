@@ -28,6 +28,10 @@ use crate::telemetry::ConsumerTelemetry;
 /// How much longer than its waiting time a receive may take.
 pub(crate) const RECEIVE_MARGIN: Duration = Duration::from_secs(10);
 
+/// More than any answer to a receive: ten messages of 1 MiB, of which JSON can make three times
+/// as much, and what is said of them.
+const MAX_RECEIVED_BYTES: usize = 36 * 1_024 * 1_024;
+
 /// A queue to consume: a description, until it is opened.
 ///
 /// From options, as a host reads them, or from [`SqsQueue::builder`]. With
@@ -143,6 +147,7 @@ impl Source for SqsQueue {
             (wait + RECEIVE_MARGIN).as_secs(),
             RECEIVE_MARGIN.as_secs(),
         ));
+        let receiving = receiving.with_answers_of(MAX_RECEIVED_BYTES);
         Ok(Arc::new(SqsSubscription::new(Opened {
             name: self.name().to_owned(),
             url,

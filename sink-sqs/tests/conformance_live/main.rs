@@ -8,6 +8,7 @@
 mod adapter;
 mod divergences;
 mod emulator;
+mod plain;
 
 use std::process::ExitCode;
 

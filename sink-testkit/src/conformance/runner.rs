@@ -28,6 +28,11 @@ pub(super) trait Suite: Send + Sync + 'static {
     /// Every case.
     fn cases(&self) -> Vec<Named>;
 
+    /// How many cases run at once for each core where time passes.
+    fn at_once(&self) -> usize {
+        4
+    }
+
     /// Plays the case of this number in the mode of this number.
     fn run(&self, mode: usize, case: usize, seed: u64) -> CaseReport;
 }
@@ -173,7 +178,9 @@ pub(super) fn run_suite(suite: Arc<dyn Suite>, path: PathBuf) -> ExitCode {
     if modes.iter().any(|(_, clock)| *clock == Clock::Real) {
         // Such cases wait more than they work.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        arguments.test_threads.get_or_insert(cores * 4);
+        arguments
+            .test_threads
+            .get_or_insert(cores * suite.at_once());
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {

@@ -33,11 +33,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
         .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service);
     let mut stop = shared.stop().subscribe();
+    let mut cuts = shared.cuts().subscribe();
     let ended = tokio::select! {
         ended = &mut connection => ended,
         // Dropping the connection closes it, without a word to the client.
         () = idle_too_long(&shared, &idle_since) => return,
         () = stopped(&mut stop) => return,
+        _ = cuts.changed() => return,
     };
     if let Err(error) = ended {
         let departure = error

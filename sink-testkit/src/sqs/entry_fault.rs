@@ -16,6 +16,16 @@ enum Selection {
     All,
     Body(Arc<dyn Fn(&str) -> bool + Send + Sync>),
     Index(usize),
+    Message(Arc<dyn Fn(&str) -> bool + Send + Sync>),
+}
+
+/// What an entry says of its message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EntryText<'a> {
+    /// Its body, or else its receipt handle.
+    pub(crate) text: Option<&'a str>,
+    /// The body of the message that it is about, whichever it carries.
+    pub(crate) message: Option<&'a str>,
 }
 
 impl EntrySelector {
@@ -37,11 +47,18 @@ impl EntrySelector {
         Self(Selection::Body(Arc::new(predicate)))
     }
 
-    fn selects(&self, index: usize, body: Option<&str>) -> bool {
+    /// The entries whose message has such a body, in the batches of receipt handles too.
+    #[must_use]
+    pub fn message(predicate: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Selection::Message(Arc::new(predicate)))
+    }
+
+    fn selects(&self, index: usize, entry: EntryText<'_>) -> bool {
         match &self.0 {
             Selection::All => true,
-            Selection::Body(predicate) => body.is_some_and(|body| predicate(body)),
+            Selection::Body(predicate) => entry.text.is_some_and(|text| predicate(text)),
             Selection::Index(wanted) => *wanted == index,
+            Selection::Message(predicate) => entry.message.is_some_and(|body| predicate(body)),
         }
     }
 }
@@ -52,6 +69,7 @@ impl fmt::Debug for EntrySelector {
             Selection::All => f.write_str("All"),
             Selection::Body(_) => f.write_str("Body(..)"),
             Selection::Index(index) => write!(f, "Index({index})"),
+            Selection::Message(_) => f.write_str("Message(..)"),
         }
     }
 }
@@ -147,26 +165,35 @@ impl EntryFaults {
         self.0.is_empty()
     }
 
-    pub(crate) fn of(&self, index: usize, body: Option<&str>) -> Vec<&EntryEffect> {
+    pub(crate) fn of(&self, index: usize, entry: EntryText<'_>) -> Vec<&EntryEffect> {
         self.0
             .iter()
-            .filter(|(selector, _)| selector.selects(index, body))
+            .filter(|(selector, _)| selector.selects(index, entry))
             .map(|(_, EntryFault(effect))| effect)
             .collect()
     }
 
-    /// Whether a request holds an entry that something is to happen to.
-    pub(crate) fn concern(&self, request: &Value) -> bool {
+    /// Whether a request holds an entry that something is to happen to. `message_of` finds the body of the
+    /// message of a receipt handle.
+    pub(crate) fn concern(
+        &self,
+        request: &Value,
+        message_of: impl Fn(&str) -> Option<String>,
+    ) -> bool {
         let entries = request.get("Entries").and_then(Value::as_array);
         entries
             .into_iter()
             .flatten()
             .enumerate()
             .any(|(index, entry)| {
-                let text = entry
-                    .get("MessageBody")
-                    .or_else(|| entry.get("ReceiptHandle"));
-                !self.of(index, text.and_then(Value::as_str)).is_empty()
+                let member = |name: &str| entry.get(name).and_then(Value::as_str);
+                let (body, handle) = (member("MessageBody"), member("ReceiptHandle"));
+                let message = handle.and_then(&message_of);
+                let entry = EntryText {
+                    text: body.or(handle),
+                    message: body.or(message.as_deref()),
+                };
+                !self.of(index, entry).is_empty()
             })
     }
 }

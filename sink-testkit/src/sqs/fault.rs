@@ -1,5 +1,6 @@
 //! Faults to play, and when.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -238,11 +239,22 @@ impl Change {
 pub struct FaultRule {
     operation: Option<Operation>,
     queue: Option<String>,
+    condition: Option<Condition>,
     /// Requests that still pass untouched.
     passing: u64,
     /// Requests that it is still for; nothing means all.
     left: Option<u64>,
     fault: Fault,
+}
+
+/// What a request has to be like.
+#[derive(Clone)]
+struct Condition(Arc<dyn Fn(&Value) -> bool + Send + Sync>);
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Condition(..)")
+    }
 }
 
 impl FaultRule {
@@ -251,6 +263,7 @@ impl FaultRule {
         Self {
             operation: Some(operation),
             queue: None,
+            condition: None,
             passing: 0,
             left: Some(1),
             fault,
@@ -262,6 +275,7 @@ impl FaultRule {
         Self {
             operation: None,
             queue: None,
+            condition: None,
             passing: 0,
             left: Some(1),
             fault,
@@ -271,6 +285,12 @@ impl FaultRule {
     /// Is for requests about the queue of this name only.
     pub fn for_queue(mut self, name: impl Into<String>) -> Self {
         self.queue = Some(name.into());
+        self
+    }
+
+    /// Is for requests only of which this is true, as JSON.
+    pub fn when(mut self, condition: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
+        self.condition = Some(Condition(Arc::new(condition)));
         self
     }
 
@@ -292,20 +312,27 @@ impl FaultRule {
         self
     }
 
-    fn concerns(&self, operation: Operation, body: &[u8]) -> bool {
+    fn concerns(&self, operation: Operation, body: &[u8], messages: &Messages<'_>) -> bool {
         if self.operation.is_some_and(|wanted| wanted != operation) {
             return false;
         }
-        if self.queue.is_none() && self.fault.entries.is_empty() {
+        if self.queue.is_none() && self.condition.is_none() && self.fault.entries.is_empty() {
             return true;
         }
         let request: Value = serde_json::from_slice(body).unwrap_or_default();
         let url = request.get("QueueUrl").and_then(Value::as_str);
         let name = url.and_then(|url| url.rsplit('/').next());
         let queue_fits = self.queue.is_none() || self.queue.as_deref() == name;
-        queue_fits && (self.fault.entries.is_empty() || self.fault.entries.concern(&request))
+        let condition = self.condition.as_ref();
+        let message_of = |handle: &str| messages(name?, handle);
+        queue_fits
+            && condition.is_none_or(|Condition(is_met)| is_met(&request))
+            && (self.fault.entries.is_empty() || self.fault.entries.concern(&request, message_of))
     }
 }
+
+/// Finds the body of a message by its queue and its receipt handle.
+type Messages<'a> = dyn Fn(&str, &str) -> Option<String> + 'a;
 
 /// The rules of a server, in the order in which they were given.
 #[derive(Debug, Default)]
@@ -326,9 +353,14 @@ impl FaultBook {
     }
 
     /// The fault for a request: that of the first rule which is for it and lets it not pass.
-    pub(crate) fn next(&mut self, operation: Operation, body: &[u8]) -> Option<Fault> {
+    pub(crate) fn next(
+        &mut self,
+        operation: Operation,
+        body: &[u8],
+        messages: &Messages<'_>,
+    ) -> Option<Fault> {
         let index = self.0.iter_mut().position(|rule| {
-            if rule.left == Some(0) || !rule.concerns(operation, body) {
+            if rule.left == Some(0) || !rule.concerns(operation, body, messages) {
                 return false;
             }
             if rule.passing > 0 {
@@ -353,8 +385,12 @@ impl FaultBook {
 mod tests {
     use super::*;
 
+    fn next(book: &mut FaultBook, operation: Operation, body: &[u8]) -> Option<Fault> {
+        book.next(operation, body, &|_, _| None)
+    }
+
     fn plays(book: &mut FaultBook, operation: Operation) -> bool {
-        book.next(operation, b"{}").is_some()
+        next(book, operation, b"{}").is_some()
     }
 
     #[test]
@@ -378,10 +414,10 @@ mod tests {
         let mut book = FaultBook::default();
         book.push(FaultRule::on(Operation::SendMessage, Fault::reset()));
         book.push(FaultRule::on_any(Fault::silence()).always());
-        let first = book.next(Operation::SendMessage, b"{}").unwrap();
+        let first = next(&mut book, Operation::SendMessage, b"{}").unwrap();
         assert!(matches!(first.delivery, Delivery::Reset));
         for _ in 0..3 {
-            let next = book.next(Operation::SendMessage, b"{}").unwrap();
+            let next = next(&mut book, Operation::SendMessage, b"{}").unwrap();
             assert!(matches!(next.delivery, Delivery::Silence));
         }
     }
@@ -400,7 +436,7 @@ mod tests {
             (r#"{"QueueName":"a"}"#, false),
             ("not json", false),
         ] {
-            let played = book.next(Operation::SendMessage, body.as_bytes()).is_some();
+            let played = next(&mut book, Operation::SendMessage, body.as_bytes()).is_some();
             assert_eq!(played, expected, "{body}");
         }
     }
@@ -415,8 +451,8 @@ mod tests {
         book.push(FaultRule::on(Operation::SendMessageBatch, fault));
         let without = br#"{"Entries":[{"Id":"0","MessageBody":"three"}]}"#;
         let with = br#"{"Entries":[{"Id":"0","MessageBody":"four"}]}"#;
-        assert!(book.next(Operation::SendMessageBatch, without).is_none());
-        assert!(book.next(Operation::SendMessageBatch, with).is_some());
-        assert!(book.next(Operation::SendMessageBatch, with).is_none());
+        assert!(next(&mut book, Operation::SendMessageBatch, without).is_none());
+        assert!(next(&mut book, Operation::SendMessageBatch, with).is_some());
+        assert!(next(&mut book, Operation::SendMessageBatch, with).is_none());
     }
 }

@@ -317,6 +317,18 @@ impl Queue {
         Ok(())
     }
 
+    /// Ends the visibility timeout of every message that is in flight.
+    pub(crate) fn end_holds(&mut self, now: Timestamp) {
+        let messages = self.messages.iter();
+        let held: Vec<u64> = messages
+            .filter(|(_, message)| message.is_in_flight(now))
+            .map(|(arrival, _)| *arrival)
+            .collect();
+        for arrival in held {
+            self.show_at(arrival, now);
+        }
+    }
+
     /// Repeats a receive: the same messages with the same handles, hidden afresh.
     pub(crate) fn repeat(
         &mut self,

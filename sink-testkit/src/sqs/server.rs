@@ -148,6 +148,23 @@ impl SqsServer {
             .collect())
     }
 
+    /// Ends the visibility timeout of every message of a queue that is in flight, as its time would. The
+    /// queue is named by its name or its URL.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such queue.
+    pub fn end_holds(&self, queue: &str) -> Result<(), ServiceError> {
+        let now = self.shared.now();
+        {
+            let state = &mut *self.shared.state();
+            let name = state.site.name_in_url(Some(queue), None)?.to_owned();
+            state.queue(&name, now)?.end_holds(now);
+        }
+        self.shared.announce();
+        Ok(())
+    }
+
     /// Plays a fault at the next request of an operation.
     pub fn fault(&self, operation: Operation, fault: Fault) {
         self.add_fault(FaultRule::on(operation, fault));
@@ -235,6 +252,14 @@ impl SqsServer {
     /// Closes connections, without notice, that have been idle for so long; `None` leaves them open.
     pub fn close_idle_after(&self, limit: Option<Duration>) {
         self.shared.idle_limit().send_replace(limit);
+    }
+
+    /// Closes every connection that is open, without notice and with whatever is under way on it, as a
+    /// restart does. A receive that waits takes nothing; other requests that have come in are carried out.
+    pub fn cut_connections(&self) {
+        self.shared
+            .cuts()
+            .send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Says what the `Date` header shows from now on.

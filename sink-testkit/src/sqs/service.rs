@@ -75,9 +75,10 @@ impl Exchange {
     ) -> Self {
         let target = Target::read(&shared, &head);
         let bytes = body.clone().unwrap_or_default();
-        let fault = target
-            .operation()
-            .and_then(|operation| shared.faults().next(operation, &bytes));
+        let fault = target.operation().and_then(|operation| {
+            let message_of = |queue: &str, handle: &str| shared.state().message_of(queue, handle);
+            shared.faults().next(operation, &bytes, &message_of)
+        });
         let number = shared.records().push(RecordedRequest {
             operation: target.operation(),
             line: format!("{} {}", head.method, head.uri),

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     connections: AtomicU64,
     open_connections: watch::Sender<usize>,
     idle_limit: watch::Sender<Option<Duration>>,
+    /// Counts the times at which all connections were cut.
+    cuts: watch::Sender<u64>,
     stop: watch::Sender<bool>,
     request_ids: Mutex<fastrand::Rng>,
 }
@@ -74,6 +76,7 @@ impl Shared {
             connections: AtomicU64::new(0),
             open_connections: watch::Sender::new(0),
             idle_limit: watch::Sender::new(None),
+            cuts: watch::Sender::new(0),
             stop: watch::Sender::new(false),
             request_ids: Mutex::new(fastrand::Rng::with_seed(parts.seed.rotate_left(32))),
         }
@@ -151,6 +154,10 @@ impl Shared {
 
     pub(crate) const fn idle_limit(&self) -> &watch::Sender<Option<Duration>> {
         &self.idle_limit
+    }
+
+    pub(crate) const fn cuts(&self) -> &watch::Sender<u64> {
+        &self.cuts
     }
 
     pub(crate) const fn stop(&self) -> &watch::Sender<bool> {

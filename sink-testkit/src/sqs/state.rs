@@ -118,6 +118,13 @@ impl State {
         ReceiptHandle::decode(text, self.handle_key).filter(|handle| handle.queue == queue_uid)
     }
 
+    /// The body of the message that a queue gave a handle of, while it is there.
+    pub(crate) fn message_of(&self, queue: &str, handle: &str) -> Option<String> {
+        let queue = self.queues.get(queue)?;
+        let handle = self.decode_handle(handle, queue.uid)?;
+        Some(queue.message(handle.arrival)?.body.clone())
+    }
+
     /// Checks a redrive policy against the queue that it names.
     pub(crate) fn check_redrive(
         &self,

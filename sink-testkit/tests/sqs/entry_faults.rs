@@ -145,3 +145,34 @@ async fn an_entry_of_a_delete_batch_fails_and_its_message_stays() {
     assert_eq!(answer.get("Successful"), None);
     assert_eq!(stored(&server, "q"), ["a"]);
 }
+
+#[tokio::test]
+async fn an_entry_of_a_receipt_handle_is_chosen_by_the_body_of_its_message() {
+    let (server, client) = standard().await;
+    for text in ["a", "b"] {
+        client.put("q", text).await;
+    }
+    let taken = client
+        .on("q", "ReceiveMessage", json!({ "MaxNumberOfMessages": 10 }))
+        .await
+        .ok();
+    let taken = taken["Messages"].as_array().unwrap();
+    let entries: Vec<Value> = taken
+        .iter()
+        .map(|message| json!({ "Id": message["Body"], "ReceiptHandle": message["ReceiptHandle"] }))
+        .collect();
+    server.fault(
+        Operation::DeleteMessageBatch,
+        Fault::entry(
+            EntrySelector::message(|body| body == "b"),
+            EntryFault::failed("InternalError", false),
+        ),
+    );
+    // One without it passes.
+    for (entries, failed) in [(&entries[..1], 0), (&entries[..], 1)] {
+        let request = json!({ "Entries": entries });
+        let answer = client.on("q", "DeleteMessageBatch", request).await.ok();
+        assert_eq!(ids(&answer, "Failed").len(), failed);
+    }
+    assert_eq!(stored(&server, "q"), ["b"]);
+}

@@ -489,3 +489,34 @@ async fn shutting_down_closes_connections_and_the_port() {
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
     assert!(send(&client).await.is_err());
 }
+
+#[tokio::test]
+async fn connections_that_are_cut_take_what_waits_on_them_along_and_new_ones_are_good() {
+    let (server, client) = standard().await;
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        let receive = json!({ "QueueUrl": "q", "WaitTimeSeconds": 20 });
+        async move { client.try_call("ReceiveMessage", receive).await }
+    });
+    while server.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    server.cut_connections();
+    assert!(waiting.await.unwrap().is_err());
+    send(&client).await.unwrap().ok();
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_fault_can_wait_for_a_request_of_which_something_is_true() {
+    let (server, client) = standard().await;
+    server.add_fault(
+        FaultRule::on(Operation::ReceiveMessage, Fault::reset())
+            .when(|request| request["VisibilityTimeout"] == 7),
+    );
+    for (visibility, succeeds) in [(6, true), (7, false), (7, true)] {
+        let receive = json!({ "QueueUrl": "q", "VisibilityTimeout": visibility });
+        let answered = client.try_call("ReceiveMessage", receive).await;
+        assert_eq!(answered.is_ok(), succeeds);
+    }
+}

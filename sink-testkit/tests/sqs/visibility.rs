@@ -159,3 +159,25 @@ async fn a_receive_after_an_extension_starts_with_the_queues_time_again() {
     server.clock().advance(30 * SECOND);
     assert_eq!(client.take("q").await.len(), 1);
 }
+
+#[tokio::test]
+async fn holds_that_are_ended_from_outside_let_a_waiting_receive_have_the_messages() {
+    let (server, client) = standard().await;
+    client.put("q", "a").await;
+    assert_eq!(client.take("q").await.len(), 1);
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move {
+            client
+                .on("q", "ReceiveMessage", json!({ "WaitTimeSeconds": 20 }))
+                .await
+        }
+    });
+    while server.requests().len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    server.end_holds("q").unwrap();
+    let answer = waiting.await.unwrap().ok();
+    assert_eq!(answer["Messages"][0]["Body"], "a");
+    assert!(server.end_holds("no-queue").is_err());
+}

@@ -42,6 +42,11 @@ impl Suite for SourceSuite {
             .collect()
     }
 
+    /// Nearly all of a case is waiting for holds and delays.
+    fn at_once(&self) -> usize {
+        16
+    }
+
     fn run(&self, mode: usize, case: usize, seed: u64) -> CaseReport {
         run_source_case(
             &self.adapter,

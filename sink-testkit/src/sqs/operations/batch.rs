@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::sqs::entry_fault::{EntryEffect, EntryFaults};
+use crate::sqs::entry_fault::{EntryEffect, EntryFaults, EntryText};
 use crate::sqs::error::{ErrorCode, ServiceError};
 use crate::sqs::limits::{MAX_BATCH_ENTRIES, is_batch_entry_id};
-use crate::sqs::operations::Output;
+use crate::sqs::operations::{Call, Output};
+use crate::sqs::state::State;
 use crate::sqs::wire::Object;
 
 /// An entry of a request, which has an id.
@@ -59,6 +60,19 @@ pub(super) fn check_entries<E: Entry>(
     Ok(entries)
 }
 
+/// The body of the message that an entry is about, where a fault may ask for it.
+pub(super) fn message_of(
+    state: &State,
+    call: Call<'_>,
+    queue: &str,
+    handle: Option<&str>,
+) -> Option<String> {
+    if call.entry_faults.is_empty() {
+        return None;
+    }
+    state.message_of(queue, handle?)
+}
+
 /// The answer to a batch, built entry by entry.
 pub(super) struct BatchAnswer<'a> {
     faults: &'a EntryFaults,
@@ -81,10 +95,10 @@ impl<'a> BatchAnswer<'a> {
     pub(super) fn entry(
         &mut self,
         id: Option<&str>,
-        body: Option<&str>,
+        entry: EntryText<'_>,
         work: impl FnOnce() -> Result<Map<String, Value>, ServiceError>,
     ) {
-        let effects = self.faults.of(self.index, body);
+        let effects = self.faults.of(self.index, entry);
         self.index += 1;
         let id = id.unwrap_or_default();
         let mut copies = 1;

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::batch::{BatchAnswer, Entry, check_entries};
+use super::batch::{BatchAnswer, Entry, check_entries, message_of};
 use super::{Call, Output};
+use crate::sqs::entry_fault::EntryText;
 use crate::sqs::error::{ServiceError, missing_parameter};
 use crate::sqs::queue::bad_handle;
 use crate::sqs::state::State;
@@ -63,7 +64,12 @@ pub(super) fn delete_message_batch(
     let mut answer = BatchAnswer::new(call.entry_faults);
     for entry in &entries {
         let handle = entry.receipt_handle.as_deref();
-        answer.entry(entry.id(), handle, || {
+        let message = message_of(state, call, &name, handle);
+        let text = EntryText {
+            text: handle,
+            message: message.as_deref(),
+        };
+        answer.entry(entry.id(), text, || {
             delete(state, call, &name, handle.unwrap_or_default())?;
             Ok(Map::new())
         });

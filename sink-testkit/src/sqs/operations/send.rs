@@ -10,6 +10,7 @@ use super::{Call, Output};
 use crate::sqs::clock::Timestamp;
 use crate::sqs::dedup::{Accepted, DeduplicationKey};
 use crate::sqs::digest;
+use crate::sqs::entry_fault::EntryText;
 use crate::sqs::error::{ErrorCode, ServiceError, invalid_parameter, missing_parameter};
 use crate::sqs::limits::{DELAY, is_group_or_deduplication_id, is_message_char};
 use crate::sqs::message::{StoredMessage, TRACE_HEADER};
@@ -87,7 +88,12 @@ pub(super) fn send_message_batch(
     for entry in entries {
         let id = entry.id.clone();
         let body = entry.message_body.clone().unwrap_or_default();
-        answer.entry(id.as_deref(), Some(body.clone().as_str()), || {
+        let shown = body.clone();
+        let text = EntryText {
+            text: Some(&shown),
+            message: Some(&shown),
+        };
+        answer.entry(id.as_deref(), text, || {
             let message = entry.check(body, state.queue(&name, call.now)?)?;
             message.send(state, &name, call.now)
         });

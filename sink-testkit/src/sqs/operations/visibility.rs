@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::batch::{BatchAnswer, Entry, check_entries};
+use super::batch::{BatchAnswer, Entry, check_entries, message_of};
 use super::delete::present;
 use super::{Call, Output};
+use crate::sqs::entry_fault::EntryText;
 use crate::sqs::error::{ServiceError, invalid_parameter, missing_parameter};
 use crate::sqs::limits::VISIBILITY;
 use crate::sqs::queue::bad_handle;
@@ -72,7 +73,12 @@ pub(super) fn change_message_visibility_batch(
     let mut answer = BatchAnswer::new(call.entry_faults);
     for entry in &entries {
         let handle = entry.receipt_handle.as_deref();
-        answer.entry(entry.id(), handle, || {
+        let message = message_of(state, call, &name, handle);
+        let text = EntryText {
+            text: handle,
+            message: message.as_deref(),
+        };
+        answer.entry(entry.id(), text, || {
             let seconds = entry
                 .visibility_timeout
                 .ok_or_else(|| missing_parameter("VisibilityTimeout"))?;

@@ -2,6 +2,7 @@
 
 use dispatch_api::Settlement;
 
+use super::back::put_spread;
 use super::redrive::{capped, spend};
 use super::returns::{comes_back, next_is};
 use crate::conformance::source::case::source_case;
@@ -80,7 +81,8 @@ async fn drop_at_the_cap_is_kept(context: &SourceContext<'_>) -> Checked {
 }
 
 async fn drop_leaves_its_neighbours(context: &SourceContext<'_>) -> Checked {
-    let (place, ids) = context.place_with(3).await?;
+    let place = context.place().await?;
+    let ids = put_spread(context, &place, 3).await?;
     let subscription = context.open(&place).await?;
     let mut taken = context.take(&*subscription, 3).await?;
     check_same("what came", &ids, &ids_of(&taken))?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use dispatch_api::Settlement;
 use tokio::time::{Instant, timeout};
 
+use super::back::put_spread;
 use super::returns::{next_between, next_is, slack};
 use crate::conformance::source::case::source_case;
 use crate::conformance::source::context::check_same;
@@ -76,7 +77,8 @@ async fn unsettled_delivery_comes_back(context: &SourceContext<'_>) -> Checked {
 async fn unsettled_delivery_of_a_closed_subscription_comes_back(
     context: &SourceContext<'_>,
 ) -> Checked {
-    let (place, ids) = context.place_with(3).await?;
+    let place = context.place().await?;
+    let ids = put_spread(context, &place, 3).await?;
     let subscription = context.open(&place).await?;
     let deliveries = context.take(&*subscription, 3).await?;
     drop(deliveries);

@@ -414,9 +414,12 @@ async fn receive_places_do_not_mix(context: &SourceContext<'_>) -> Checked {
 
 async fn receive_sent_at_is_the_brokers(context: &SourceContext<'_>) -> Checked {
     let place = context.place().await?;
-    let mut ids = context.put_hooks(&place, 1).await?;
-    context.sleep(context.profile().margin()).await;
-    ids.extend(context.put_hooks(&place, 1).await?);
+    let hooks = ["quay-1/harbor", "quay-2/harbor"].map(|key| context.hook().with_key(key));
+    let ids = hooks.each_ref().map(|hook| id_of(&hook.body));
+    for hook in hooks {
+        context.put(&place, &[hook]).await?;
+        context.sleep(context.profile().margin()).await;
+    }
     let mut subscription = context.open(&place).await?;
     let mut seen: Vec<Vec<SystemTime>> = Vec::new();
     for _ in 0..2 {

@@ -167,7 +167,7 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         }),
     ),
     SourceMutant::new(
-        "CountsForItself",
+        "CapOfItsOwn",
         "counts the attempts of its own subscription alone",
         "redrive_cap_holds_across_consumers",
         "watch for what must not come: expected nothing; observed 1 deliveries",

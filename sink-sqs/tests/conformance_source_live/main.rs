@@ -1,0 +1,30 @@
+//! The conformance suite of sources against an SQS emulator that others wrote.
+//!
+//! `SQS_EMULATOR` names it (`moto`, `fauxqs`, `floci`) and `SQS_EMULATOR_URL` says where it
+//! listens; without them no case runs, and `REQUIRE_LIVE=1` makes that a failure. The
+//! emulator is no oracle: where it does otherwise than the service, `divergences.rs` says
+//! so and why.
+
+mod adapter;
+mod divergences;
+mod fixture;
+#[path = "../conformance_live/plain.rs"]
+mod plain;
+#[path = "../conformance_source/profile.rs"]
+mod profile;
+#[path = "../conformance_source/queue.rs"]
+mod queue;
+
+use std::process::ExitCode;
+
+use sink_testkit::conformance::source;
+
+fn main() -> ExitCode {
+    let adapter = adapter::Live::from_environment();
+    let ledger = format!(
+        "{}/tests/source_ledgers/{}.toml",
+        env!("CARGO_MANIFEST_DIR"),
+        adapter.emulator()
+    );
+    source::main(adapter, ledger)
+}
