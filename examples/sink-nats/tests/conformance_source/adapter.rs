@@ -37,7 +37,7 @@ impl Live {
 #[async_trait]
 impl SourceAdapter for Live {
     fn name(&self) -> &str {
-        "sink-nats"
+        "sink-nats-source"
     }
 
     fn profiles(&self) -> Vec<SourceProfile> {
