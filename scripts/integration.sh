@@ -94,7 +94,8 @@ if ! command -v nats-server >/dev/null; then
     # Where the lists of packages are old or missing, they are fetched first.
     "${install[@]}" || { "${as_root[@]}" apt-get update --quiet && "${install[@]}"; }
 fi
-REQUIRE_LIVE=1 cargo test --quiet --package sink-nats --test it --test conformance
+REQUIRE_LIVE=1 cargo test --quiet --package sink-nats --test it --test conformance \
+    --test conformance_source
 REQUIRE_LIVE=1 cargo test --quiet --package dispatcher --features kafka --test brokers
 
 if docker info >/dev/null 2>&1 && docker compose version >/dev/null 2>&1; then

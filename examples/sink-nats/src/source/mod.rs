@@ -143,15 +143,15 @@ impl Source for NatsSource {
             let checked = policy.check(&calls, config, &durable.filters, deadline);
             checked.await?;
         }
-        let shared = Arc::new(Shared {
+        let shared = Shared {
             name: format!("{}/{}", config.stream, config.durable),
             calls: Arc::new(calls),
             dead_letter: dead_letter.map(Arc::new),
             ack_wait: durable.ack_wait,
             wait: durable.wait,
             max_batch: durable.max_batch,
-        });
-        Ok(Arc::new(NatsSubscription { shared }))
+        };
+        Ok(Arc::new(NatsSubscription::new(shared)))
     }
 }
 

@@ -1,13 +1,16 @@
 //! An open subscription: receiving, and what comes of it.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use async_nats::Message;
 use async_trait::async_trait;
 use bytes::Bytes;
-use dispatch_api::{Delivery, ErrorChain, Received, Settlement, SourceError, Subscription};
+use dispatch_api::{
+    Delivery, ErrorChain, ErrorClass, Received, Settlement, SourceError, Subscription,
+};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
@@ -23,7 +26,17 @@ pub(super) const MAX_BATCH: usize = 256;
 /// A consumer that is consumed.
 #[derive(Debug)]
 pub(super) struct NatsSubscription {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
+    is_closed: AtomicBool,
+}
+
+impl NatsSubscription {
+    pub(super) fn new(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            is_closed: AtomicBool::new(false),
+        }
+    }
 }
 
 /// What opening a source found out.
@@ -41,6 +54,13 @@ pub(super) struct Shared {
 #[async_trait]
 impl Subscription for NatsSubscription {
     async fn receive(&self, max: NonZeroUsize) -> Result<Vec<Box<dyn Delivery>>, SourceError> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(SourceError::new(
+                ErrorClass::Permanent,
+                "SubscriptionClosed",
+                "the subscription is closed: open another",
+            ));
+        }
         // In a task of its own: messages that come when nobody waits for them any more go
         // back at once, and are not held until their time is over.
         let (sender, receiver) = oneshot::channel();
@@ -66,7 +86,9 @@ impl Subscription for NatsSubscription {
         &self.shared.name
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
 }
 
 impl Shared {

@@ -10,9 +10,9 @@ use sink_testkit::conformance::{
 };
 
 use crate::fixture::StreamFixture;
+use crate::live::server::find_program;
+use crate::live::servers::Servers;
 use crate::script::REFUSALS;
-use crate::server::find_program;
-use crate::servers::Servers;
 
 /// One subject for all, and a stream that recognises repeats.
 pub(crate) const CONSTANT: &str = "constant";

@@ -14,10 +14,10 @@ use sink_testkit::conformance::{
 use tokio::sync::Mutex;
 
 use crate::adapter::{DUPLICATE_WINDOW, MAX_MESSAGE_BYTES, TEMPLATE};
-use crate::client::{Client, Raw};
-use crate::proxy::Proxy;
+use crate::live::client::{Client, Raw};
+use crate::live::proxy::Proxy;
+use crate::live::servers::{Borrowed, Servers};
 use crate::script::Script;
-use crate::servers::{Borrowed, Servers};
 
 const SECRET: &str = "harbor-s3cret-41c09be77d2f4a";
 const OTHER_SECRET: &str = "depot-s3cret-9d07ac15e3b862";
@@ -43,8 +43,9 @@ impl StreamFixture {
         let borrowed = tokio::task::spawn_blocking(move || servers.borrow()).await??;
         let address = borrowed.server().address();
         let script = Arc::new(Script::default());
+        let watch = Arc::clone(&script);
         Ok(Self {
-            proxy: Proxy::start(&runtime, address.clone(), Arc::clone(&script)).await?,
+            proxy: Proxy::start(&runtime, address.clone(), watch).await?,
             borrowed: std::sync::Mutex::new(borrowed),
             address,
             script,

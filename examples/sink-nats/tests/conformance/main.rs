@@ -9,20 +9,10 @@
 )]
 
 mod adapter;
-mod client;
 mod fixture;
-mod proxy;
+#[path = "../live/mod.rs"]
+mod live;
 mod script;
-#[path = "../it/support/server.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "shared with the tests in `it`"
-)]
-mod server;
-mod servers;
-mod wire;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,7 +20,7 @@ use std::sync::Arc;
 use sink_testkit::conformance;
 
 fn main() -> ExitCode {
-    let servers = Arc::new(servers::Servers::new());
+    let servers = Arc::new(live::servers::Servers::new());
     let ledger = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger.toml");
     let adapter = adapter::Live::new(Arc::clone(&servers));
     let status = conformance::main(adapter, ledger);

@@ -8,7 +8,8 @@ use sink_testkit::conformance::{
     Destination, Fault, FaultScript, Garbage, Rule, SeenRequest, StoredMessage,
 };
 
-use crate::wire::Frame;
+use crate::live::proxy::{AtReply, Play, Reply, Watch};
+use crate::live::wire::Frame;
 
 /// What a stream refuses with: the sink's name of it, code, number and description.
 pub(crate) const REFUSALS: &[(&str, u16, u32, &str)] = &[
@@ -68,22 +69,6 @@ pub(crate) const REFUSALS: &[(&str, u16, u32, &str)] = &[
     ("StreamError", 400, 10071, "wrong last sequence: 1"),
 ];
 
-/// What the proxy does with one message.
-pub(crate) enum Play {
-    /// Hands it on.
-    Pass,
-    /// Holds it, and then hands it on.
-    HoldRequest(Arc<Fault>),
-    /// Hands it on, and does this with its reply.
-    AtReply(Arc<Fault>),
-    /// Ends the connection.
-    Close,
-    /// Neither hands it on nor answers.
-    Swallow,
-    /// Answers in the stream's place.
-    Answer(String),
-}
-
 /// The rules, and what came by.
 #[derive(Default)]
 pub(crate) struct Script {
@@ -109,9 +94,13 @@ fn is_of(subject: &str, destination: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-impl Script {
-    /// A message comes by: it is recorded, and a rule may want something of it.
-    pub(crate) fn message(&self, frame: &Frame, user: Option<&str>) -> Play {
+impl Watch for Script {
+    /// It is recorded, and a rule may want something of it.
+    fn published(&self, frame: &Frame, user: Option<&str>) -> Play {
+        // Messages of the sink have headers, and nothing else that it sends has.
+        if frame.verb() != "HPUB" {
+            return Play::Pass;
+        }
         let subject = frame.word(1);
         lock(&self.seen).push((subject.to_owned(), seen(frame, user)));
         let mut rules = lock(&self.rules);
@@ -134,9 +123,11 @@ impl Script {
             }
         }
         self.played.fetch_add(1, Ordering::SeqCst);
-        play(fault)
+        play(&fault)
     }
+}
 
+impl Script {
     /// Whose messages of these envelopes were the first.
     pub(crate) fn sender(&self, envelope: &str) -> Option<String> {
         let seen = lock(&self.seen);
@@ -147,31 +138,39 @@ impl Script {
     }
 }
 
-fn play(fault: Arc<Fault>) -> Play {
+fn play(fault: &Fault) -> Play {
     let refusal = |code: u16, number: u32, text: &str| {
         let error = json!({ "code": code, "err_code": number, "description": text });
-        Play::Answer(json!({ "error": error, "stream": "any", "seq": 0 }).to_string())
+        let answer = json!({ "error": error, "stream": "any", "seq": 0 });
+        Play::Answer(Reply::Payload(answer.to_string().into_bytes()))
     };
     let row = |name: &str| {
         let known = REFUSALS.iter().find(|(known, ..)| *known == name);
         let (_, code, number, text) = known.expect("the suite plays rows of the profile");
         refusal(*code, *number, text)
     };
-    match &*fault {
-        Fault::HoldRequest(_) => Play::HoldRequest(fault),
-        Fault::HoldReply(_) | Fault::LoseReply | Fault::Garbage(_) => Play::AtReply(fault),
+    match fault {
+        Fault::HoldRequest(gate) => Play::HoldRequest(Arc::clone(gate)),
+        Fault::HoldReply(gate) => Play::AtReply(AtReply::Hold(Arc::clone(gate))),
+        Fault::LoseReply => Play::AtReply(AtReply::Lose),
+        Fault::Garbage(garbage) => {
+            let garbage = *garbage;
+            Play::AtReply(AtReply::Replace(Box::new(move |reply| {
+                garbled(garbage, reply)
+            })))
+        }
         Fault::LoseRequest => Play::Close,
         Fault::Silence => Play::Swallow,
         Fault::Row(name) => row(name),
         Fault::UnknownError(code) => refusal(*code, 99_999, "never seen before"),
         Fault::Throttle(None) => row("TooManyRequests"),
-        Fault::ForeignError(_, body) => Play::Answer(body.clone()),
+        Fault::ForeignError(_, body) => Play::Answer(Reply::Payload(body.clone().into_bytes())),
         other => panic!("the fixture does not play {other:?}"),
     }
 }
 
 /// What stands in the place of a stream's reply.
-pub(crate) fn garbled(garbage: Garbage, reply: &[u8]) -> Vec<u8> {
+fn garbled(garbage: Garbage, reply: &[u8]) -> Vec<u8> {
     match garbage {
         Garbage::Empty => Vec::new(),
         Garbage::Html => b"<html><body>It works!</body></html>".to_vec(),

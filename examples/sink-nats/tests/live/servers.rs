@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sink_testkit::conformance::FixtureError;
 use tokio::runtime::{Handle, Runtime};
 
-use crate::server::NatsServer;
+use super::server::NatsServer;
 
 /// Who may do what. The sink's own user and another may do everything, one may publish
 /// nothing, and one reads back.
@@ -79,6 +79,13 @@ pub(crate) struct Borrowed {
 impl Borrowed {
     pub(crate) fn server(&self) -> &NatsServer {
         self.server.as_ref().unwrap()
+    }
+
+    /// Ends the server in order, with all that it knows written down, and starts it again.
+    pub(crate) fn restart_in_order(&mut self) {
+        let server = self.server.as_mut().unwrap();
+        server.stop();
+        server.restart();
     }
 
     /// Kills the server and starts it again, on the same port and store.

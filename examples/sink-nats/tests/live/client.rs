@@ -8,7 +8,7 @@ use sink_testkit::conformance::FixtureError;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::wire::{Frame, headers};
+use super::wire::{Frame, headers};
 
 const INBOX: &str = "reader.inbox";
 
@@ -45,21 +45,95 @@ impl Client {
             "PUB $JS.API.{api} {INBOX} {}\r\n{request}\r\n",
             request.len()
         );
-        self.socket.get_mut().write_all(frame.as_bytes()).await?;
+        self.answered(api, frame.as_bytes()).await
+    }
+
+    /// Sends a frame and reads what comes to the inbox.
+    async fn answered(&mut self, what: &str, frame: &[u8]) -> Result<Value, FixtureError> {
+        self.socket.get_mut().write_all(frame).await?;
         loop {
             let Some(frame) = Frame::read(&mut self.socket).await? else {
-                return Err(FixtureError::new(format!("{api}: the connection ended")));
+                return Err(FixtureError::new(format!("{what}: the connection ended")));
             };
             match frame.verb() {
                 "MSG" => return Ok(serde_json::from_slice(&frame.payload())?),
                 "PING" => self.socket.get_mut().write_all(b"PONG\r\n").await?,
                 "-ERR" => {
                     let text = String::from_utf8_lossy(&frame.bytes).into_owned();
-                    return Err(FixtureError::new(format!("{api}: {text}")));
+                    return Err(FixtureError::new(format!("{what}: {text}")));
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Publishes a message to a stream, which has to store it.
+    pub(crate) async fn publish(
+        &mut self,
+        subject: &str,
+        attributes: &[(String, String)],
+        body: &[u8],
+    ) -> Result<(), FixtureError> {
+        let mut head = String::new();
+        if !attributes.is_empty() {
+            head.push_str("NATS/1.0\r\n");
+            for (name, value) in attributes {
+                head.push_str(&format!("{name}: {value}\r\n"));
+            }
+            head.push_str("\r\n");
+        }
+        let bytes = head.len() + body.len();
+        let line = match head.len() {
+            0 => format!("PUB {subject} {INBOX} {bytes}\r\n"),
+            head => format!("HPUB {subject} {INBOX} {head} {bytes}\r\n"),
+        };
+        let frame = [line.as_bytes(), head.as_bytes(), body, b"\r\n"].concat();
+        let answer = self.answered("publish", &frame).await?;
+        match answer["seq"].as_u64() {
+            Some(_) => Ok(()),
+            None => Err(FixtureError::new(format!("publish: {answer}"))),
+        }
+    }
+
+    /// How the server describes a consumer; `None` where there is none.
+    pub(crate) async fn consumer(
+        &mut self,
+        stream: &str,
+        durable: &str,
+    ) -> Result<Option<Value>, FixtureError> {
+        const NO_CONSUMER: u64 = 10014;
+        let api = format!("CONSUMER.INFO.{stream}.{durable}");
+        let info = self.call(&api, &json!({})).await?;
+        match info["error"]["err_code"].as_u64() {
+            None => Ok(Some(info)),
+            Some(NO_CONSUMER) => Ok(None),
+            Some(_) => Err(FixtureError::new(format!("{api}: {}", info["error"]))),
+        }
+    }
+
+    /// Changes the configuration of a durable consumer.
+    pub(crate) async fn change_consumer(
+        &mut self,
+        stream: &str,
+        durable: &str,
+        config: &Value,
+    ) -> Result<(), FixtureError> {
+        let api = format!("CONSUMER.DURABLE.CREATE.{stream}.{durable}");
+        let request = json!({ "stream_name": stream, "config": config });
+        let changed = self.call(&api, &request).await?;
+        match changed.get("error") {
+            None => Ok(()),
+            Some(error) => Err(FixtureError::new(format!("{api}: {error}"))),
+        }
+    }
+
+    /// How many messages are in a stream.
+    pub(crate) async fn count(&mut self, stream: &str) -> Result<usize, FixtureError> {
+        let api = format!("STREAM.INFO.{stream}");
+        let info = self.call(&api, &json!({})).await?;
+        let count = info["state"]["messages"].as_u64();
+        let count = count.ok_or_else(|| FixtureError::new(format!("{api}: {}", info["error"])))?;
+        Ok(usize::try_from(count)?)
     }
 
     /// Creates a stream.
