@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -55,27 +55,35 @@ impl NatsServer {
             skipped("there is no nats-server on the PATH");
             return None;
         };
+        // Between the choice of a free port and its use somebody else may take it.
+        (0..10)
+            .find_map(|_| Self::try_start(&program, configuration))
+            .map_or_else(|| panic!("nats-server finds no port that stays free"), Some)
+    }
+
+    /// `None` where it ends at once.
+    fn try_start(program: &Path, configuration: &str) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap()
             .port();
-        let store = directory.path().join("store");
         let text = format!(
-            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{configuration}\n",
-            store.display()
+            "listen: \"127.0.0.1:{port}\"\nserver_name: \"{}\"\n\
+             jetstream {{ store_dir: \"{}\" }}\n{configuration}\n",
+            name_of(&directory),
+            directory.path().join("store").display()
         );
         std::fs::write(directory.path().join("server.conf"), text).unwrap();
-        let child = spawn(&program, &directory);
-        let server = Self {
-            program,
+        let child = spawn(program, &directory);
+        let mut server = Self {
+            program: program.to_owned(),
             port,
             directory,
             child,
         };
-        server.wait_until_ready();
-        Some(server)
+        server.is_ready().then_some(server)
     }
 
     /// `host:port`.
@@ -102,8 +110,13 @@ impl NatsServer {
 
     /// Starts it again after [`NatsServer::kill`] or [`NatsServer::stop`]: same port, same store.
     pub(crate) fn restart(&mut self) {
-        self.child = spawn(&self.program, &self.directory);
-        self.wait_until_ready();
+        for _ in 0..10 {
+            self.child = spawn(&self.program, &self.directory);
+            if self.is_ready() {
+                return;
+            }
+        }
+        panic!("nats-server does not start again:\n{}", self.log());
     }
 
     /// Stops it from answering, without closing anything.
@@ -170,9 +183,14 @@ impl NatsServer {
         })
     }
 
-    /// The server greets once everything of it runs.
-    fn wait_until_ready(&self) {
+    /// Waits until it greets, which it does once everything of it runs; `false` where it ends
+    /// before. On its port another server may greet.
+    fn is_ready(&mut self) -> bool {
+        let name = format!("\"{}\"", name_of(&self.directory));
         for _ in 0..200 {
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
+            }
             if let Ok(socket) = TcpStream::connect(("127.0.0.1", self.port)) {
                 socket
                     .set_read_timeout(Some(Duration::from_secs(5)))
@@ -180,14 +198,18 @@ impl NatsServer {
                 let mut greeting = String::new();
                 if BufReader::new(socket).read_line(&mut greeting).is_ok()
                     && greeting.starts_with("INFO ")
+                    && greeting.contains(&name)
                 {
-                    return;
+                    return true;
                 }
             }
             pause();
         }
-        let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
-        panic!("nats-server does not start:\n{log}");
+        panic!("nats-server does not start:\n{}", self.log());
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 }
 
@@ -215,7 +237,13 @@ pub(crate) fn find_program() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-fn spawn(program: &PathBuf, directory: &TempDir) -> Child {
+/// A name that no other server has.
+fn name_of(directory: &TempDir) -> String {
+    let name = directory.path().file_name().unwrap();
+    name.to_string_lossy().into_owned()
+}
+
+fn spawn(program: &Path, directory: &TempDir) -> Child {
     Command::new(program)
         .arg("--config")
         .arg(directory.path().join("server.conf"))
