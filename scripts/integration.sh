@@ -59,6 +59,21 @@ conformance() { # PACKAGE
     REQUIRE_LIVE=1 cargo test --quiet --package "$1" --test conformance_live
 }
 
+# The test programs of a package by name, as `cargo test --workspace` builds them: asked for by
+# package they would be built a second time, with other features of what they share.
+built() { # FOLDER NAME...
+    cargo test --quiet --workspace --no-run --message-format json | python3 -c '
+import json, os, sys
+folder, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
+for line in sys.stdin:
+    artifact = json.loads(line)
+    if artifact.get("executable") and artifact["profile"]["test"] \
+            and artifact["target"]["name"] in names \
+            and os.path.dirname(artifact["manifest_path"]) == folder:
+        print(artifact["executable"])
+' "$@"
+}
+
 # Few at once, so that holds of two seconds are extended in time by a slow emulator.
 # Built with the features of the whole workspace, as its tests are, so that nothing is
 # built twice; the suites of other brokers are not asked for here.
@@ -94,9 +109,11 @@ if ! command -v nats-server >/dev/null; then
     # Where the lists of packages are old or missing, they are fetched first.
     "${install[@]}" || { "${as_root[@]}" apt-get update --quiet && "${install[@]}"; }
 fi
-REQUIRE_LIVE=1 cargo test --quiet --package sink-nats --test it --test conformance \
+built examples/sink-nats it conformance conformance_source | while IFS= read -r program; do
+    (cd examples/sink-nats && REQUIRE_LIVE=1 "$program" --quiet </dev/null)
+done
     --test conformance_source
-REQUIRE_LIVE=1 cargo test --quiet --package dispatcher --features kafka --test brokers
+REQUIRE_LIVE=1 cargo test --quiet --workspace --features dispatcher/kafka --test brokers
 
 if docker info >/dev/null 2>&1 && docker compose version >/dev/null 2>&1; then
     echo "== containers of docker-compose.integration.yml"
