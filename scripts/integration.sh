@@ -109,10 +109,11 @@ if ! command -v nats-server >/dev/null; then
     # Where the lists of packages are old or missing, they are fetched first.
     "${install[@]}" || { "${as_root[@]}" apt-get update --quiet && "${install[@]}"; }
 fi
-built examples/sink-nats it conformance conformance_source | while IFS= read -r program; do
-    (cd examples/sink-nats && REQUIRE_LIVE=1 "$program" --quiet </dev/null)
+mapfile -t programs < <(built examples/sink-nats it conformance conformance_source)
+[ "${#programs[@]}" -eq 3 ] || { echo "expected three test programs of sink-nats: ${programs[*]}" >&2; exit 1; }
+for program in "${programs[@]}"; do
+    (cd examples/sink-nats && REQUIRE_LIVE=1 "$program" --quiet)
 done
-    --test conformance_source
 REQUIRE_LIVE=1 cargo test --quiet --workspace --features dispatcher/kafka --test brokers
 
 if docker info >/dev/null 2>&1 && docker compose version >/dev/null 2>&1; then
