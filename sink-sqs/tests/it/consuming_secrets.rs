@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dispatch_api::{ErrorChain, HostServices, Settlement, Subscription, SubscriptionPlan};
 use http::StatusCode;
@@ -56,7 +57,7 @@ async fn nothing_that_is_told_while_consuming_shows_a_credential_or_a_payload() 
         .credentials("AKID", SECRET)
         .session_token(TOKEN)
         .timeout_ms(300)
-        .wait(SECOND * 0)
+        .wait(Duration::ZERO)
         .visibility(SECOND);
     let mut shown = format!("{builder:?}");
     let queue = builder.clone().build(&HostServices::new()).unwrap();
