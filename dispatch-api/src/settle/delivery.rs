@@ -17,7 +17,8 @@ pub enum Settlement {
     Ack,
     /// It comes back at once, as the same message.
     Retry,
-    /// It comes back no sooner than after this long, as the same message.
+    /// It comes back no sooner than after this long, as the same message. The time is rounded
+    /// up to what the broker counts in; one longer than its maximum is shortened to that.
     RetryAfter(Duration),
     /// It will never be handled: the message is gone, or goes to where the broker puts
     /// such.

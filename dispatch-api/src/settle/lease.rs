@@ -61,6 +61,10 @@ impl fmt::Debug for Lease {
 }
 
 /// The source's side of a [`Lease`].
+///
+/// Only [`lose`](LeaseKeeper::lose) makes a hold lost: an end that has passed does not by
+/// itself. A keeper that is dropped leaves the lease as it is, and [`Lease::lost`] of a hold
+/// that was not lost then never returns. Times are those of tokio's clock.
 pub struct LeaseKeeper {
     state: watch::Sender<State>,
 }
@@ -76,7 +80,8 @@ impl LeaseKeeper {
         (Self { state: sender }, Lease { state: receiver })
     }
 
-    /// The hold now ends at `until`. Has no effect once it is lost.
+    /// The hold now ends at `until`, sooner or later than before. Has no effect once it is
+    /// lost.
     pub fn extend_to(&self, until: Instant) {
         self.state.send_if_modified(|state| {
             if state.is_lost {

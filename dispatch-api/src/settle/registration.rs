@@ -12,6 +12,21 @@ use crate::sink::Sink;
 
 /// Where deliveries come from: a queue, a stream, a topic. It describes; nothing is
 /// asked of the broker before [`Source::open`].
+///
+/// # What a source guarantees
+///
+/// - What is not acknowledged or dropped comes back: when its hold ends, or, where a broker
+///   has no holds, to the next subscription.
+/// - The source extends the holds of what it has handed out, from the receive on and until a
+///   settlement begins or the delivery is dropped. A hold that ends anyway is told by the
+///   delivery's [`Lease`](super::Lease).
+/// - A message that does not fit the digest that came with it is not handed out.
+/// - A plan that it cannot carry out keeps it from opening.
+///
+/// # What may run at once
+///
+/// A source may be opened several times, and its subscriptions share the messages of one
+/// group. Every call to the broker ends in a time of the source's own.
 #[async_trait]
 pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// Opens a subscription, and writes down at the broker what the plan says about spent
@@ -20,6 +35,7 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// `Config` for what an operator has to change, such as a missing queue or half a plan.
+    /// It fails in bounded time; dropping the future changes nothing but what the plan wrote.
     async fn open(&self, plan: &SubscriptionPlan) -> Result<Arc<dyn Subscription>, SourceError>;
 }
 
@@ -28,15 +44,16 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
 /// All methods may be called at once.
 #[async_trait]
 pub trait Subscription: fmt::Debug + Send + Sync + 'static {
-    /// Waits for deliveries, and returns at most `max` of them; none, when none came in the
-    /// source's own waiting time.
+    /// Waits for deliveries, and returns at most `max` of them, or fewer where the broker hands
+    /// out fewer at a time; none, when none came in the source's own waiting time.
     ///
     /// It has an end of its own. Dropping the future can leave messages held until their
     /// hold ends: let it finish where that matters.
     ///
     /// # Errors
     ///
-    /// [`SourceError`]; another receive may succeed.
+    /// [`SourceError`]; another receive may succeed. On a closed subscription, `Permanent`
+    /// with the code `SubscriptionClosed`.
     async fn receive(&self, max: NonZeroUsize) -> Result<Vec<Box<dyn Delivery>>, SourceError>;
 
     /// Whether deliveries of one group have to be handled one at a time and in order.
@@ -47,8 +64,9 @@ pub trait Subscription: fmt::Debug + Send + Sync + 'static {
     /// The source's name, for logs. Never a credential.
     fn name(&self) -> &str;
 
-    /// Sends off settlements that wait to be gathered, and ends. Deliveries that are out can
-    /// still be settled.
+    /// Sends off settlements that wait to be gathered, and ends, within the time that the
+    /// source gives its calls. A second close does nothing. Deliveries that are out can still
+    /// be settled, and their settlement says whether it took effect.
     async fn close(&self);
 }
 
@@ -73,7 +91,11 @@ impl SubscriptionPlan {
     }
 }
 
-/// A source whose broker cannot delay a retry, so that the consumer publishes a copy.
+/// A source whose broker cannot delay a retry, so that the source publishes a copy.
+///
+/// The copy goes to the plan's `out_retry`, with the message's body and what is beside it, and
+/// counts as one delivery more. It is published before the original is done: when publishing
+/// fails, the settlement fails and the original stays. Without a sink a retry is refused.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` delays retries itself, so it has no `out_retry`",
     label = "settle with `retry_after(delay)`: the message waits in the queue",

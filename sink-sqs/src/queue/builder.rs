@@ -10,8 +10,9 @@ use super::config::validate;
 use super::raw::RawQueue;
 use crate::config::{RawAssumeRole, RawHttp};
 
-/// Collects what an [`SqsQueue`] is made of. Every option has the name, range and default
-/// that it has in a configuration file.
+/// Collects what an [`SqsQueue`] is made of. Every option has the range and default that it
+/// has in a configuration file, see [`SqsQueue::options_schema`]; `wait` and `visibility` are
+/// called `wait_ms` and `visibility_ms` there.
 #[derive(Clone)]
 #[must_use]
 pub struct SqsQueueBuilder {

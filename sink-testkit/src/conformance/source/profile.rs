@@ -16,14 +16,15 @@ pub struct SourceProfile {
     pub capabilities: BTreeSet<SourceCapability>,
     /// The faults that the fixture plays.
     pub faults: BTreeSet<(Operation, SourceFaultKind)>,
-    /// The hold of a delivery in the suite: the shortest that is safe to work with.
+    /// The hold of a delivery in the suite: the shortest that is safe to work with. Default
+    /// 30 s.
     pub hold: Duration,
     /// The longest hold that the source accepts.
     pub max_hold: Option<Duration>,
-    /// Since when a delivery is held at most, whatever is extended, with
-    /// [`SourceCapability::HoldEnds`].
+    /// The longest that a delivery is held from its receive on, whatever is extended, with
+    /// [`SourceCapability::HoldEnds`]. Default: without end.
     pub hold_ends_after: Duration,
-    /// How long a receive waits for a first message in the suite.
+    /// How long a receive waits for a first message in the suite. Default 1 s.
     pub wait: Duration,
     /// What a delay is rounded up to; zero where it is not rounded.
     pub delay_step: Duration,
@@ -32,13 +33,13 @@ pub struct SourceProfile {
     /// The highest cap of attempts that is accepted, with
     /// [`SourceCapability::Redrive`]; every cap where there is none.
     pub max_attempts: Option<u32>,
-    /// How many messages may be held beyond those that were asked for.
+    /// How many messages may be held beyond those that were asked for. Default 0.
     pub prefetch: usize,
-    /// How long a call to the broker may take.
+    /// How long a call to the broker may take. Default 5 s.
     pub timeout: Duration,
     /// The largest body.
     pub max_message_bytes: Option<usize>,
-    /// Errors of a receive by the name of each.
+    /// Errors of a receive by the name of each. Their outcome says nothing here.
     pub error_table: Vec<ErrorRow>,
     /// Log targets of the client that write out what is on the wire.
     pub wire_logs: &'static [&'static str],
