@@ -11,6 +11,7 @@ mod peers;
 mod report;
 mod run;
 mod server;
+mod stored;
 mod tls;
 mod workload;
 

@@ -75,6 +75,12 @@ impl Meter {
         }
     }
 
+    /// Whether the steady part is over.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.until.is_some()
+    }
+
     /// What lies between the two marks; none if too little was answered.
     pub(crate) fn measured(&self) -> Option<Measured> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,9 +9,20 @@ use crate::client::Kind;
 use crate::latency::{Latency, RATE};
 use crate::machine::Machine;
 use crate::meter::Measured;
+use crate::stored::HOOK_BYTES;
 
-const BEGIN: &str = "<!-- measured: what `benchmark run` writes begins -->";
-const END: &str = "<!-- measured: what `benchmark run` writes ends -->";
+/// The part of the file about clients that send.
+pub(crate) const SENDING: &str = "measured";
+/// The part of the file about clients that receive.
+pub(crate) const CONSUMING: &str = "measured consuming";
+
+fn begin(part: &str) -> String {
+    format!("<!-- {part}: what `benchmark run` writes begins -->")
+}
+
+fn end(part: &str) -> String {
+    format!("<!-- {part}: what `benchmark run` writes ends -->")
+}
 
 /// The runs of every client at one size, round by round.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +66,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// Everything that one call measured.
+/// What one call measured of clients that send.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     machine: Machine,
@@ -141,6 +152,84 @@ impl fmt::Display for Report {
     }
 }
 
+/// What one call measured of clients that receive.
+#[derive(Clone, Debug)]
+pub(crate) struct ConsumingReport {
+    machine: Machine,
+    rounds: usize,
+    series: Series,
+}
+
+/// What of a peer a client of sink-sqs is held to.
+const GOALS: [(Kind, Kind); 2] = [
+    (Kind::ConsumeEach, Kind::SdkConsumeEach),
+    (Kind::ConsumeGathered, Kind::SdkConsumeBatched),
+];
+
+impl ConsumingReport {
+    /// A report of these runs.
+    pub(crate) fn new(machine: Machine, rounds: usize, series: Series) -> Self {
+        Self {
+            machine,
+            rounds,
+            series,
+        }
+    }
+}
+
+impl fmt::Display for ConsumingReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            machine,
+            rounds,
+            series,
+        } = self;
+        writeln!(
+            f,
+            "{machine}; medians of {rounds} rounds.\n\n\
+             ### Consuming hooks of {}, plain HTTP\n\n\
+             | Client | CPU, µs a message | × SDK batched | × SDK each | messages/s | \
+             × SDK batched | × SDK each |\n|---|---:|---:|---:|---:|---:|---:|",
+            Bytes(HOOK_BYTES)
+        )?;
+        let (batched, each) = (Kind::SdkConsumeBatched, Kind::SdkConsumeEach);
+        for &kind in &series.order {
+            writeln!(
+                f,
+                "| {kind} | {} | {} | {} | {} | {} | {} |",
+                Number(series.median(kind, Measured::cpu_us), 1),
+                Number(series.ratio(kind, batched, Measured::cpu_us), 2),
+                Number(series.ratio(kind, each, Measured::cpu_us), 2),
+                Number(series.median(kind, Measured::rate), 0),
+                Number(series.ratio(kind, batched, Measured::rate), 2),
+                Number(series.ratio(kind, each, Measured::rate), 2),
+            )?;
+        }
+        writeln!(f, "\n| Goal | Seen | |\n|---|---:|---|")?;
+        for (kind, to) in GOALS {
+            if let Some(ratio) = series.ratio(kind, to, Measured::cpu_us) {
+                let verdict = verdict(ratio <= 0.5);
+                writeln!(
+                    f,
+                    "| {kind}: CPU at most 0.50 × {to} | {ratio:.2} | {verdict} |"
+                )?;
+            }
+            if let Some(ratio) = series.ratio(kind, to, Measured::rate) {
+                let verdict = verdict(ratio >= 2.0);
+                writeln!(
+                    f,
+                    "| {kind}: messages/s at least 2.00 × {to} | {ratio:.2} | {verdict} |"
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "missed" }
+}
+
 /// A size for people.
 struct Bytes(usize);
 
@@ -165,29 +254,30 @@ impl fmt::Display for Number {
     }
 }
 
-/// Puts `text` between the two marks of a file, and leaves the rest as people wrote it.
-pub(crate) fn write_measured(path: &Path, text: &str) -> Result<(), Failure> {
+/// Puts `text` between the two marks of a part of a file, and leaves the rest as it is.
+pub(crate) fn write_measured(path: &Path, part: &str, text: &str) -> Result<(), Failure> {
     let before = match std::fs::read_to_string(path) {
         Ok(before) => before,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error.into()),
     };
-    std::fs::write(path, replace_measured(&before, text)?)?;
+    std::fs::write(path, replace_measured(&before, part, text)?)?;
     Ok(())
 }
 
-fn replace_measured(before: &str, text: &str) -> Result<String, Failure> {
-    let (head, tail) = match before.split_once(BEGIN) {
+fn replace_measured(before: &str, part: &str, text: &str) -> Result<String, Failure> {
+    let (begin, end) = (begin(part), end(part));
+    let (head, tail) = match before.split_once(&begin) {
         None => (before, ""),
         Some((head, rest)) => {
             let (_, tail) = rest
-                .split_once(END)
+                .split_once(&end)
                 .ok_or("the file's measured part has no end")?;
             (head, tail)
         }
     };
     let tail = if tail.is_empty() { "\n" } else { tail };
-    Ok(format!("{head}{BEGIN}\n{text}{END}{tail}"))
+    Ok(format!("{head}{begin}\n{text}{end}{tail}"))
 }
 
 #[cfg(test)]
@@ -204,10 +294,37 @@ mod tests {
 
     #[test]
     fn only_the_measured_part_of_a_file_is_replaced() {
-        let first = replace_measured("# Title\n", "old\n").unwrap();
+        let first = replace_measured("# Title\n", SENDING, "old\n").unwrap();
         let with_tail = format!("{first}## After\n");
-        let second = replace_measured(&with_tail, "new\n").unwrap();
-        assert_eq!(second, format!("# Title\n{BEGIN}\nnew\n{END}\n## After\n"));
+        let both = replace_measured(&with_tail, CONSUMING, "kept\n").unwrap();
+        let second = replace_measured(&both, SENDING, "new\n").unwrap();
+        let part = |part, text: &str| format!("{}\n{text}{}\n", begin(part), end(part));
+        assert_eq!(
+            second,
+            format!(
+                "# Title\n{}## After\n{}",
+                part(SENDING, "new\n"),
+                part(CONSUMING, "kept\n")
+            )
+        );
+    }
+
+    #[test]
+    fn a_goal_is_met_or_missed_by_the_ratio_seen() {
+        let mut series = Series::default();
+        series.add(Kind::ConsumeEach, run(49));
+        series.add(Kind::SdkConsumeEach, run(100));
+        let report = ConsumingReport::new(Machine::this(), 1, series).to_string();
+        let goals: Vec<&str> = report.lines().filter(|line| line.contains("at ")).collect();
+        assert_eq!(
+            goals,
+            [
+                "| sink-sqs, a call an outcome: CPU at most 0.50 × aws-sdk-sqs, a delete a \
+                 message | 0.49 | met |",
+                "| sink-sqs, a call an outcome: messages/s at least 2.00 × aws-sdk-sqs, a delete \
+                 a message | 1.00 | missed |",
+            ]
+        );
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::client::{Kind, endpoint};
 use crate::latency::Latency;
 use crate::machine::Machine;
 use crate::meter::Measured;
-use crate::report::{Report, Series, write_measured};
+use crate::report::{CONSUMING, ConsumingReport, Report, SENDING, Series, write_measured};
+use crate::stored::HOOK_BYTES;
 use crate::tls::Certificate;
 use crate::{peers, workload};
 
@@ -35,12 +36,15 @@ pub(crate) struct Options {
     /// Only these clients
     #[arg(long, value_delimiter = ',')]
     clients: Vec<Kind>,
+    /// Only the clients that receive
+    #[arg(long)]
+    consume: bool,
     /// The file whose measured part is replaced
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/BENCHMARKS.md"))]
     output: PathBuf,
 }
 
-const ALL: [Kind; 11] = [
+const SENDERS: [Kind; 11] = [
     Kind::Floor,
     Kind::SinkBatched,
     Kind::SinkSingle,
@@ -54,22 +58,87 @@ const ALL: [Kind; 11] = [
     Kind::NodeSingle,
 ];
 
+const CONSUMERS: [Kind; 5] = [
+    Kind::ConsumeEach,
+    Kind::ConsumeGathered,
+    Kind::SdkConsumeEach,
+    Kind::SdkConsumeBatched,
+    Kind::OmniqueueConsume,
+];
+
+impl Options {
+    fn rounds(&self) -> usize {
+        if self.quick { 1 } else { self.rounds.max(1) }
+    }
+
+    /// Those of `kinds` that are asked for.
+    fn asked<const N: usize>(&self, kinds: [Kind; N]) -> Vec<Kind> {
+        let asked = |kind: &Kind| self.clients.is_empty() || self.clients.contains(kind);
+        kinds.into_iter().filter(asked).collect()
+    }
+
+    fn messages(&self, kind: Kind, size: usize) -> usize {
+        messages(kind, size) / if self.quick { 5 } else { 1 }
+    }
+
+    /// Prints a report, and writes it where it is kept.
+    fn tell(&self, part: &str, text: &str) -> Result<(), Failure> {
+        println!("{text}");
+        if !self.quick {
+            write_measured(&self.output, part, text)?;
+            eprintln!("written to {}", self.output.display());
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let (rounds, sizes, tls_sizes) = match options.quick {
-        true => (1, &[1_024][..], &[1_024][..]),
-        false => (options.rounds.max(1), &*options.sizes, &*options.tls_sizes),
+    let senders = options.asked(SENDERS);
+    let consumers = options.asked(CONSUMERS);
+    let server = Server::start(None)?;
+    if !options.consume && !senders.is_empty() {
+        send(options, &server, senders)?;
+    }
+    if !consumers.is_empty() {
+        consume(options, &server, &consumers)?;
+    }
+    Ok(())
+}
+
+fn consume(options: &Options, server: &Server, clients: &[Kind]) -> Result<(), Failure> {
+    let mut series = Series::default();
+    let files = Workloads::default();
+    for round in 1..=options.rounds() {
+        for &kind in clients {
+            let messages = options.messages(kind, HOOK_BYTES);
+            let measured = client(kind, server, HOOK_BYTES, messages, &files)?;
+            eprintln!(
+                "consuming, round {round}: {kind:<42} {:>9.1} µs {:>9.0} messages/s",
+                measured.cpu_us(),
+                measured.rate(),
+            );
+            series.add(kind, measured);
+        }
+    }
+    let report = ConsumingReport::new(Machine::this(), options.rounds(), series);
+    options.tell(CONSUMING, &report.to_string())
+}
+
+fn send(options: &Options, server: &Server, clients: Vec<Kind>) -> Result<(), Failure> {
+    let rounds = options.rounds();
+    let (sizes, tls_sizes) = match options.quick {
+        true => (&[1_024][..], &[1_024][..]),
+        false => (&*options.sizes, &*options.tls_sizes),
     };
-    let (installed, missing): (Vec<Kind>, Vec<Kind>) = ALL
+    let (installed, missing): (Vec<Kind>, Vec<Kind>) = clients
         .into_iter()
-        .filter(|kind| options.clients.is_empty() || options.clients.contains(kind))
         .partition(|kind| peers::is_installed(*kind));
     for kind in &missing {
         eprintln!("{kind}: not installed: skipped");
     }
-    let server = Server::start(None)?;
     let tls_server = Server::start(Some(Certificate::create()?))?;
     let mut report = Report::new(Machine::this(), rounds, missing);
-    let plain = sizes.iter().map(|&size| (size, &server));
+    let plain = sizes.iter().map(|&size| (size, server));
     let tls = tls_sizes.iter().map(|&size| (size, &tls_server));
     for (size, server) in plain.chain(tls) {
         let mut series = Series::default();
@@ -79,10 +148,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 if refuses(kind, size) || (server.is_tls() && kind == Kind::Floor) {
                     continue;
                 }
-                let messages = match options.quick {
-                    true => messages(kind, size) / 5,
-                    false => messages(kind, size),
-                };
+                let messages = options.messages(kind, size);
                 let measured = client(kind, server, size, messages, &files)?;
                 eprintln!(
                     "{size:>7} B{tls}, round {round}: {kind:<42} {:>9.1} µs {:>9.0} messages/s",
@@ -104,13 +170,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         )?;
         report.add_latency(latency);
     }
-    let text = report.to_string();
-    println!("{text}");
-    if !options.quick {
-        write_measured(&options.output, &text)?;
-        eprintln!("written to {}", options.output.display());
-    }
-    Ok(())
+    options.tell(SENDING, &report.to_string())
 }
 
 /// Whether a client takes no message of this size: omniqueue has a bound of its own.
@@ -128,6 +188,10 @@ fn messages(kind: Kind, size: usize) -> usize {
         Kind::SdkSingle | Kind::OmniSingle => (200, 16),
         Kind::Boto3Batched | Kind::NodeBatched => (250, 25),
         Kind::Boto3Single | Kind::NodeSingle => (900, 30),
+        Kind::ConsumeEach => (60, 10),
+        Kind::ConsumeGathered => (30, 10),
+        Kind::SdkConsumeBatched => (30, 20),
+        Kind::SdkConsumeEach | Kind::OmniqueueConsume => (130, 20),
     };
     (1_500_000 / (own + per_kib * size.div_ceil(1_024))).max(100)
 }

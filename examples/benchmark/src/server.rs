@@ -1,5 +1,6 @@
-//! A server that answers sends as cheaply as it can: it reads a request, takes the digests
-//! that the answer has to show, and forgets the messages.
+//! A server that answers as cheaply as it can. Of sends it takes the digests that the answer
+//! has to show, and forgets the messages; receives get messages that lie ready, always the
+//! same, and deletes take nothing away.
 //!
 //! It checks neither signatures nor limits. That is the testkit's server's part.
 
@@ -10,6 +11,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -25,12 +27,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
 use crate::Failure;
+use crate::stored::{AttributesDigest, Stored};
 use crate::tls::acceptor;
 
 /// Serves on a free port, whose address is the first line printed, until the standard
 /// input ends: the parent is gone then.
 pub(crate) async fn serve(tls: Option<&Path>) -> Result<(), Failure> {
     let acceptor = tls.map(acceptor).transpose()?;
+    let stored = Rc::new(Stored::new()?);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let mut output = std::io::stdout();
     writeln!(output, "{}", listener.local_addr()?)?;
@@ -44,12 +48,12 @@ pub(crate) async fn serve(tls: Option<&Path>) -> Result<(), Failure> {
             loop {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                let acceptor = acceptor.clone();
+                let (acceptor, stored) = (acceptor.clone(), Rc::clone(&stored));
                 tokio::task::spawn_local(async move {
                     match acceptor {
-                        None => connection(stream).await,
+                        None => connection(stream, &stored).await,
                         Some(acceptor) => match acceptor.accept(stream).await {
-                            Ok(stream) => connection(stream).await,
+                            Ok(stream) => connection(stream, &stored).await,
                             Err(error) => eprintln!("server: no TLS: {error}"),
                         },
                     }
@@ -59,31 +63,38 @@ pub(crate) async fn serve(tls: Option<&Path>) -> Result<(), Failure> {
         .await
 }
 
-async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin) {
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, stored: &Stored) {
     let served = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service_fn(answer))
+        .serve_connection(
+            TokioIo::new(stream),
+            service_fn(|request| answer(stored, request)),
+        )
         .await;
     // A client that goes away is no fault.
     drop(served);
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let is_batch = request
-        .headers()
-        .get("x-amz-target")
-        .is_some_and(|target| target == "AmazonSQS.SendMessageBatch");
-    let reply = match request.into_body().collect().await {
-        Ok(body) => reply(&body.to_bytes(), is_batch),
+async fn answer(
+    stored: &Stored,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let target = head.headers.get("x-amz-target");
+    let operation = target
+        .and_then(|target| target.to_str().ok()?.strip_prefix("AmazonSQS."))
+        .unwrap_or_default();
+    let reply = match body.collect().await {
+        Ok(body) => reply(stored, operation, &body.to_bytes()),
         Err(_) => None,
     };
     let (status, reply) = match reply {
         Some(reply) => (StatusCode::OK, reply),
         None => (
             StatusCode::BAD_REQUEST,
-            "{\"__type\":\"com.amazonaws.sqs#InvalidParameterValue\"}".to_owned(),
+            Bytes::from_static(b"{\"__type\":\"com.amazonaws.sqs#InvalidParameterValue\"}"),
         ),
     };
-    let mut response = Response::new(Full::new(Bytes::from(reply)));
+    let mut response = Response::new(Full::new(reply));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(
@@ -121,6 +132,18 @@ struct SingleRequest<'a> {
     attributes: Attributes<'a>,
 }
 
+#[derive(Deserialize)]
+struct ChangeRequest<'a> {
+    #[serde(rename = "Entries", borrow)]
+    entries: Vec<ChangeEntry<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ChangeEntry<'a> {
+    #[serde(rename = "Id", borrow)]
+    id: Cow<'a, str>,
+}
+
 /// By name, which is the order of their digest. Names never need an escape.
 type Attributes<'a> = BTreeMap<&'a str, Attribute<'a>>;
 
@@ -132,27 +155,59 @@ struct Attribute<'a> {
     value: Cow<'a, str>,
 }
 
-fn reply(body: &[u8], is_batch: bool) -> Option<String> {
+fn reply(stored: &Stored, operation: &str, body: &[u8]) -> Option<Bytes> {
+    match operation {
+        "SendMessage" => sent(body),
+        "SendMessageBatch" => batch_sent(body),
+        "ReceiveMessage" => stored.answer(body),
+        "DeleteMessage" | "ChangeMessageVisibility" => Some(Bytes::from_static(b"{}")),
+        "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" => batch_changed(body),
+        "GetQueueAttributes" => Some(Bytes::from_static(
+            b"{\"Attributes\":{\"QueueArn\":\"arn:aws:sqs:us-east-1:000000000000:hooks\",\
+              \"VisibilityTimeout\":\"30\"}}",
+        )),
+        _ => None,
+    }
+}
+
+fn sent(body: &[u8]) -> Option<Bytes> {
+    let request: SingleRequest<'_> = serde_json::from_slice(body).ok()?;
+    let mut out = String::with_capacity(256);
+    out.push('{');
+    push_stored(&mut out, &request.body, &request.attributes);
+    out.push('}');
+    Some(out.into())
+}
+
+fn batch_sent(body: &[u8]) -> Option<Bytes> {
+    let request: BatchRequest<'_> = serde_json::from_slice(body).ok()?;
     let mut out = String::with_capacity(2_048);
-    if is_batch {
-        let request: BatchRequest<'_> = serde_json::from_slice(body).ok()?;
-        out.push_str("{\"Successful\":[");
-        for (index, entry) in request.entries.iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            let _ = write!(out, "{{\"Id\":\"{}\",", entry.id);
-            push_stored(&mut out, &entry.body, &entry.attributes);
-            out.push('}');
+    out.push_str("{\"Successful\":[");
+    for (index, entry) in request.entries.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
         }
-        out.push_str("]}");
-    } else {
-        let request: SingleRequest<'_> = serde_json::from_slice(body).ok()?;
-        out.push('{');
-        push_stored(&mut out, &request.body, &request.attributes);
+        let _ = write!(out, "{{\"Id\":\"{}\",", entry.id);
+        push_stored(&mut out, &entry.body, &entry.attributes);
         out.push('}');
     }
-    Some(out)
+    out.push_str("]}");
+    Some(out.into())
+}
+
+/// Whatever is changed about messages, it is done.
+fn batch_changed(body: &[u8]) -> Option<Bytes> {
+    let request: ChangeRequest<'_> = serde_json::from_slice(body).ok()?;
+    let mut out = String::with_capacity(256);
+    out.push_str("{\"Successful\":[");
+    for (index, entry) in request.entries.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        let _ = write!(out, "{{\"Id\":\"{}\"}}", entry.id);
+    }
+    out.push_str("]}");
+    Some(out.into())
 }
 
 fn push_stored(out: &mut String, body: &str, attributes: &Attributes<'_>) {
@@ -168,21 +223,9 @@ fn push_stored(out: &mut String, body: &str, attributes: &Attributes<'_>) {
     if attributes.is_empty() {
         return;
     }
-    let mut digest = Md5::new();
+    let mut digest = AttributesDigest::default();
     for (name, attribute) in attributes {
-        update_with_length(&mut digest, name);
-        update_with_length(&mut digest, &attribute.data_type);
-        digest.update([1]);
-        update_with_length(&mut digest, &attribute.value);
+        digest.update(name, &attribute.data_type, &attribute.value);
     }
-    let _ = write!(
-        out,
-        ",\"MD5OfMessageAttributes\":\"{}\"",
-        hex::encode(digest.finalize())
-    );
-}
-
-fn update_with_length(digest: &mut Md5, text: &str) {
-    digest.update(u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
-    digest.update(text);
+    let _ = write!(out, ",\"MD5OfMessageAttributes\":\"{}\"", digest.finish());
 }

@@ -1,5 +1,6 @@
 //! The Rust clients. Each keeps 8 requests in flight on one thread.
 
+mod consume;
 mod floor;
 mod omni;
 mod sdk;
@@ -55,6 +56,16 @@ pub(crate) enum Kind {
     NodeBatched,
     /// The SDK for JavaScript, a message a request
     NodeSingle,
+    /// sink-sqs consuming, a call an outcome
+    ConsumeEach,
+    /// sink-sqs consuming with `batch_settlement = true`
+    ConsumeGathered,
+    /// aws-sdk-sqs receiving ten, a delete a message
+    SdkConsumeEach,
+    /// aws-sdk-sqs receiving ten, deletes batched by hand
+    SdkConsumeBatched,
+    /// omniqueue's `receive_all` and `ack`
+    OmniqueueConsume,
 }
 
 impl fmt::Display for Kind {
@@ -71,6 +82,11 @@ impl fmt::Display for Kind {
             Self::Boto3Single => "boto3, single",
             Self::NodeBatched => "sqs-producer (Node), batched",
             Self::NodeSingle => "SDK for JavaScript (Node), single",
+            Self::ConsumeEach => "sink-sqs, a call an outcome",
+            Self::ConsumeGathered => "sink-sqs, outcomes gathered",
+            Self::SdkConsumeEach => "aws-sdk-sqs, a delete a message",
+            Self::SdkConsumeBatched => "aws-sdk-sqs, deletes batched by hand",
+            Self::OmniqueueConsume => "omniqueue, an ack a message",
         })
     }
 }
@@ -81,6 +97,18 @@ impl Kind {
         !matches!(
             self,
             Self::Boto3Batched | Self::Boto3Single | Self::NodeBatched | Self::NodeSingle
+        )
+    }
+
+    /// Whether it receives messages; the others send them.
+    pub(crate) fn consumes(self) -> bool {
+        matches!(
+            self,
+            Self::ConsumeEach
+                | Self::ConsumeGathered
+                | Self::SdkConsumeEach
+                | Self::SdkConsumeBatched
+                | Self::OmniqueueConsume
         )
     }
 }
@@ -130,7 +158,7 @@ pub(crate) async fn measure(
         addr,
         tls,
         size,
-        workload: Workload::new(size, messages),
+        workload: Workload::new(size, if kind.consumes() { 0 } else { messages }),
         meter: Meter::new(messages),
     };
     let meter = Arc::clone(&job.meter);
@@ -142,6 +170,11 @@ pub(crate) async fn measure(
         Kind::SdkSingle => sdk::single(job).await?,
         Kind::OmniBatched => omni::batched(job).await?,
         Kind::OmniSingle => omni::single(job).await?,
+        Kind::ConsumeEach => consume::sink(job, false).await?,
+        Kind::ConsumeGathered => consume::sink(job, true).await?,
+        Kind::SdkConsumeEach => consume::by_sdk(job, false).await?,
+        Kind::SdkConsumeBatched => consume::by_sdk(job, true).await?,
+        Kind::OmniqueueConsume => consume::omni(job).await?,
         Kind::Boto3Batched | Kind::Boto3Single | Kind::NodeBatched | Kind::NodeSingle => {
             return Err("this client is no Rust program: `run` starts it".into());
         }
