@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sink_testkit::conformance::cases;
-use sink_testkit::reference::{ReferenceAdapter, mutants};
+use sink_testkit::conformance::{cases, source};
+use sink_testkit::reference::{self, ReferenceAdapter, mutants};
 
 use crate::ledger::ledger;
 use crate::process::run;
@@ -29,16 +29,16 @@ pub(crate) fn the_readme_counts_the_cases_of_every_group() {
             Some((name, cells.next()?.parse().ok()?))
         })
         .collect();
-    let expected: Vec<(&str, usize)> = cases::groups()
-        .map(|(name, cases)| (name, cases.len()))
-        .collect();
+    let sinks = cases::groups().map(|(name, cases)| (name, cases.len()));
+    let sources = source::cases::groups().map(|(name, cases)| (name, cases.len()));
+    let expected: Vec<(&str, usize)> = sinks.chain(sources).collect();
     assert_eq!(rows, expected);
-    let cases = cases::all().len();
-    let (modes, mutants) = (ReferenceAdapter::MODES.len(), mutants::all().count());
     for text in [
-        format!("{cases} cases"),
-        format!("{mutants} mutants"),
-        format!("{modes} modes"),
+        format!("{} cases", cases::all().len()),
+        format!("{} mutants", mutants::all().count()),
+        format!("{} modes", ReferenceAdapter::MODES.len()),
+        format!("{} cases", source::cases::all().len()),
+        format!("{} mutants", reference::source::mutants::all().count()),
     ] {
         assert!(readme.contains(&text), "the README does not say {text}");
     }
