@@ -121,13 +121,14 @@ if docker info >/dev/null 2>&1 && docker compose version >/dev/null 2>&1; then
     composed=yes
     "${compose[@]}" up --detach --wait
     for port in 4566 9092 4222; do wait_for_port "$port"; done
-    sqs_conformance floci 4566 8
     "${compose[@]}" exec -T kafka /opt/kafka/bin/kafka-topics.sh --bootstrap-server 127.0.0.1:9092 \
         --create --if-not-exists --topic hooks --partitions 3
     KAFKA_BROKERS=127.0.0.1:9092 KAFKA_TOPIC=hooks cargo test --quiet --package sink-kafka --test it named_brokers
-    KAFKA_BROKERS=127.0.0.1:9092 conformance sink-kafka
     python3 scripts/nats_stream.py 4222
     NATS_URL=127.0.0.1:4222 cargo test --quiet --package sink-nats --test it a_named_server
+    # Last, as no ledger is kept of these yet: they fail until UPDATE_LEDGER=1 has written one.
+    sqs_conformance floci 4566 8
+    KAFKA_BROKERS=127.0.0.1:9092 conformance sink-kafka
 else
     echo "== skipped: no Docker engine answers, so the containers are not tested"
     # Asked for by REQUIRE_LIVE=1, as on a machine that has an engine.
