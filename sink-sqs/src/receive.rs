@@ -1,5 +1,6 @@
 //! An open subscription: receiving, and what comes of it.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -218,18 +219,23 @@ fn intact(message: WireMessage) -> Result<Intact, &'static str> {
         return Err(MISMATCH);
     }
     let read = message.attributes.unwrap_or_default().into_iter();
-    let read =
-        read.map(|(name, attribute)| value_of(&attribute).map(|value| (name, attribute, value)));
-    let read: Option<Vec<(String, WireAttribute, Bytes)>> = read.collect();
+    let read = read.map(
+        |(
+            name,
+            WireAttribute {
+                data_type,
+                text,
+                binary,
+            },
+        )| { Some((name, data_type, Value::read(text, binary)?)) },
+    );
+    let read: Option<Vec<(String, Cow<'static, str>, Value)>> = read.collect();
     let attributes = read.ok_or(INCOMPLETE)?;
     if let Some(shown) = &message.attributes_md5 {
-        let digest = digest::of_attributes(attributes.iter().map(|(name, attribute, value)| {
-            let hashed = match &attribute.text {
-                Some(text) => DigestValue::Text(text),
-                None => DigestValue::Binary(value),
-            };
-            (name.as_str(), attribute.data_type.as_str(), hashed)
-        }));
+        let hashed = attributes.iter();
+        let hashed =
+            hashed.map(|(name, data_type, value)| (name.as_str(), &**data_type, value.hashed()));
+        let digest = digest::of_attributes(hashed);
         if !digest.is_some_and(|digest| digest.is_shown_by(shown)) {
             return Err(MISMATCH);
         }
@@ -241,7 +247,7 @@ fn intact(message: WireMessage) -> Result<Intact, &'static str> {
         body: body.into(),
         attributes: attributes
             .into_iter()
-            .map(|(name, _, value)| (name, value))
+            .map(|(name, _, value)| (name, value.into()))
             .collect(),
         group: system.group_id,
         // More than that many is as many as anybody asks about.
@@ -252,10 +258,33 @@ fn intact(message: WireMessage) -> Result<Intact, &'static str> {
     })
 }
 
-fn value_of(attribute: &WireAttribute) -> Option<Bytes> {
-    match (&attribute.text, &attribute.binary) {
-        (Some(text), _) => Some(Bytes::copy_from_slice(text.as_bytes())),
-        (None, Some(binary)) => BASE64_STANDARD.decode(binary).ok().map(Bytes::from),
-        (None, None) => None,
+/// The value of an attribute.
+enum Value {
+    Text(String),
+    Binary(Vec<u8>),
+}
+
+impl Value {
+    fn read(text: Option<String>, binary: Option<String>) -> Option<Self> {
+        match text {
+            Some(text) => Some(Self::Text(text)),
+            None => BASE64_STANDARD.decode(binary?).ok().map(Self::Binary),
+        }
+    }
+
+    fn hashed(&self) -> DigestValue<'_> {
+        match self {
+            Self::Text(text) => DigestValue::Text(text),
+            Self::Binary(bytes) => DigestValue::Binary(bytes),
+        }
+    }
+}
+
+impl From<Value> for Bytes {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Text(text) => text.into(),
+            Value::Binary(bytes) => bytes.into(),
+        }
     }
 }

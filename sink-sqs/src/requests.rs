@@ -1,5 +1,6 @@
 //! The operations of the consuming side, as they stand on the wire (AWS JSON 1.0).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -194,13 +195,33 @@ pub(crate) struct SystemAttributes {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct WireAttribute {
-    #[serde(rename = "DataType")]
-    pub(crate) data_type: String,
+    #[serde(rename = "DataType", deserialize_with = "data_type")]
+    pub(crate) data_type: Cow<'static, str>,
     #[serde(rename = "StringValue")]
     pub(crate) text: Option<String>,
     /// In base64.
     #[serde(rename = "BinaryValue")]
     pub(crate) binary: Option<String>,
+}
+
+/// The type of an attribute, which nearly always is the one that needs no string of its own.
+fn data_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, str>, D::Error> {
+    struct Visitor;
+    impl de::Visitor<'_> for Visitor {
+        type Value = Cow<'static, str>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(match text {
+                "String" => Cow::Borrowed("String"),
+                other => Cow::Owned(other.to_owned()),
+            })
+        }
+    }
+    deserializer.deserialize_str(Visitor)
 }
 
 /// A number, written as the service writes them, as text, or as a number. What is neither

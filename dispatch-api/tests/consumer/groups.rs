@@ -67,6 +67,29 @@ async fn one_of_a_group_is_handled_at_a_time_and_in_order_over_receives() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_next_of_a_group_begins_after_the_settlement_and_within_the_bound_of_handlers() {
+    let first = vec![("a1", Some("a")), ("a2", Some("a"))];
+    let second = vec![("b1", Some("b")), ("c1", Some("c"))];
+    let subscription = Scripted::ordered([Step::Brings(first), Step::Brings(second)]);
+    subscription.settle_in(SECOND);
+    let log = Log::default();
+    let report = run_until_empty(&subscription, settings(2), {
+        let log = log.clone();
+        move |received: Received| {
+            let log = log.clone();
+            async move {
+                let _running = log.begin(&received);
+                sleep(3 * SECOND).await;
+                Settlement::Ack
+            }
+        }
+    })
+    .await;
+    assert_eq!((report.acked, log.get().most_running), (4, 2));
+    assert_eq!(log.get().begun, ["a1", "b1", "a2", "c1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_subscription_that_is_not_ordered_handles_a_group_in_parallel() {
     let subscription = Scripted::unordered([Step::Brings(vec![("a1", A), ("a2", A)])]);
     let log = Log::default();

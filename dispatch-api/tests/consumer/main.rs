@@ -71,6 +71,36 @@ async fn nothing_is_received_while_every_handler_runs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_settlement_takes_no_handlers_place() {
+    let subscription = Scripted::unordered([Step::Brings(vec![("a", None), ("b", None)])]);
+    subscription.settle_in(100 * SECOND);
+    let report = run_until_empty(&subscription, settings(1), |_: Received| async {
+        sleep(SECOND).await;
+        Settlement::Ack
+    })
+    .await;
+    assert_eq!(report.acked, 2);
+    let record = subscription.record();
+    let began = record.receives[0].0;
+    let second = (record.receives[1].0 - began, record.receives[1].1);
+    assert_eq!(second, (SECOND, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_source_has_ten_deliveries_to_settle_for_each_handler_and_no_more() {
+    let messages: Vec<(&str, Option<&str>)> = (0..30).map(|_| ("m", None)).collect();
+    let subscription = Scripted::unordered([Step::Brings(messages)]);
+    subscription.settle_in(100 * SECOND);
+    let handler = |_: Received| async { Settlement::Ack };
+    let report = run_until_empty(&subscription, settings(2), handler).await;
+    assert_eq!(report.acked, 30);
+    let record = subscription.record();
+    let began = record.receives[0].0;
+    let first = record.receives.iter().filter(|(at, _)| *at == began);
+    assert_eq!(first.map(|(_, asked)| asked).sum::<usize>(), 20);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_slow_handler_holds_nobody_else_up() {
     let steps = ["b", "c", "d", "e"].map(|id| Step::Brings(vec![(id, None)]));
     let first = Step::Brings(vec![("slow", None)]);

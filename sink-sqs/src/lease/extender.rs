@@ -119,6 +119,7 @@ fn take_due<E>(shared: &Shared<E>, calls: usize) -> Option<(Vec<Tick>, Instant)>
             true => now + LEAST_PAUSE,
             false => next,
         };
+        state.looks_at = Some(next);
         return Some((Vec::new(), next));
     }
     // The first to end goes first.
@@ -158,7 +159,9 @@ fn take_due<E>(shared: &Shared<E>, calls: usize) -> Option<(Vec<Tick>, Instant)>
         }
     }
     // What was taken is looked at when its call ends; what was not is due.
-    Some((ticks, next.max(now + LEAST_PAUSE)))
+    let next = next.max(now + LEAST_PAUSE);
+    state.looks_at = Some(next);
+    Some((ticks, next))
 }
 
 async fn carry_out<E: Extend>(shared: &Shared<E>, tick: Tick) {

@@ -59,6 +59,8 @@ struct State {
     /// How many holds there were: the number of the latest.
     begun: u64,
     is_driven: bool,
+    /// When the task looks again by itself; none while it has not looked yet.
+    looks_at: Option<Instant>,
 }
 
 struct Held {
@@ -113,12 +115,16 @@ impl<E: Extend> Leases<E> {
             end,
             call: None,
         };
+        let due = held.due.unwrap_or(until);
         state.held.insert(number, held);
         self.shared.telemetry.held(state.held.len());
         if state.is_driven {
-            self.shared.wake.notify_one();
+            if state.looks_at.is_some_and(|looks_at| due < looks_at) {
+                self.shared.wake.notify_one();
+            }
         } else {
             state.is_driven = true;
+            state.looks_at = None;
             extender::start(Arc::clone(&self.shared));
         }
         Hold { number, lease, end }

@@ -4,10 +4,11 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -23,8 +24,9 @@ use crate::settle::{Delivery, Received, SettleError, Settlement, SourceError, Su
 /// What an operator has to change is asked for less often.
 const CONFIG_FACTOR: u32 = 5;
 
-/// How much may be in hand for each handler, in groups that wait: as much as one receive of
-/// the largest batches brings. A source that goes on with a held group would fill the memory.
+/// How much may be in hand for each handler, in groups that wait and in settlements: as much
+/// as one receive of the largest batches brings. A source that goes on with a held group, or
+/// that is slow to settle, would fill the memory.
 const IN_HAND_FACTOR: usize = 10;
 
 type Receiving = Pin<Box<dyn Future<Output = Result<Vec<Box<dyn Delivery>>, SourceError>> + Send>>;
@@ -36,6 +38,8 @@ struct Done {
     how: How,
     settlement: Settlement,
     is_settled: bool,
+    /// The handler's place, which the next of a group takes.
+    slot: Option<Slot>,
 }
 
 impl Done {
@@ -47,6 +51,7 @@ impl Done {
             how,
             settlement: Settlement::Retry,
             is_settled: false,
+            slot: None,
         }
     }
 }
@@ -59,6 +64,35 @@ enum How {
     Abandoned,
 }
 
+/// The handlers that run.
+#[derive(Debug, Default)]
+struct Handling {
+    count: AtomicUsize,
+    /// One of them ended.
+    ended: Notify,
+}
+
+impl Handling {
+    fn begin(this: &Arc<Self>) -> Slot {
+        this.count.fetch_add(1, Ordering::Relaxed);
+        Slot(Arc::clone(this))
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// One handler's, given back also when it panics.
+struct Slot(Arc<Handling>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        self.0.ended.notify_one();
+    }
+}
+
 pub(super) struct Driver<H> {
     settings: ConsumerSettings,
     observer: Arc<dyn Observer>,
@@ -66,8 +100,9 @@ pub(super) struct Driver<H> {
     handler: Arc<H>,
     is_ordered: bool,
     tasks: JoinSet<Done>,
-    /// Handlers that run or whose settlement is under way.
+    /// Deliveries that are handled, or whose settlement is under way.
     running: usize,
+    handling: Arc<Handling>,
     groups: Groups,
     receives: u64,
     report: ConsumerReport,
@@ -90,6 +125,7 @@ impl<H: Handler> Driver<H> {
             handler,
             tasks: JoinSet::new(),
             running: 0,
+            handling: Arc::default(),
             groups: Groups::default(),
             receives: 0,
             report: ConsumerReport::default(),
@@ -145,6 +181,7 @@ impl<H: Handler> Driver<H> {
                         self.finish(done, deadline.is_some());
                     }
                 }
+                () = self.handling.ended.notified() => {}
                 result = received => {
                     receiving = None;
                     match result {
@@ -184,7 +221,7 @@ impl<H: Handler> Driver<H> {
         let concurrency = self.settings.concurrency.get();
         let in_hand = self.running + self.groups.waiting();
         match in_hand < concurrency.saturating_mul(IN_HAND_FACTOR) {
-            true => concurrency.saturating_sub(self.running),
+            true => concurrency.saturating_sub(self.handling.count()),
             false => 0,
         }
     }
@@ -229,10 +266,19 @@ impl<H: Handler> Driver<H> {
         self.running += 1;
         let handler = Arc::clone(&self.handler);
         let observer = Arc::clone(&self.observer);
+        let slot = Handling::begin(&self.handling);
         let mut abandon = self.abandon.subscribe();
         let limit = self.settings.handler_timeout;
         let Waiting { delivery, receive } = waiting;
-        let lost = Done::lost(group.clone(), receive, How::Handled);
+        let mut lost = Done::lost(group.clone(), receive, How::Handled);
+        // The rest of a group waits for the settlement, and so does the place of its handler.
+        let free = match group {
+            Some(_) => {
+                lost.slot = Some(slot);
+                None
+            }
+            None => Some(slot),
+        };
         self.tasks.spawn(contained(lost, async move {
             let received = delivery.received().clone();
             let (how, settlement) = tokio::select! {
@@ -242,6 +288,8 @@ impl<H: Handler> Driver<H> {
                 }
                 _ = abandon.wait_for(|abandon| *abandon) => (How::Abandoned, Settlement::Retry),
             };
+            // What comes now waits for the source alone, and the next may be handled meanwhile.
+            drop(free);
             settle(&*observer, delivery, group, receive, how, settlement).await
         }));
     }
@@ -301,7 +349,13 @@ impl<H: Handler> Driver<H> {
 
 /// Every task ends with a count, also when a source or the end of a handler's future panics.
 async fn contained(lost: Done, task: impl Future<Output = Done>) -> Done {
-    AssertUnwindSafe(task).catch_unwind().await.unwrap_or(lost)
+    match AssertUnwindSafe(task).catch_unwind().await {
+        Ok(done) => Done {
+            slot: lost.slot,
+            ..done
+        },
+        Err(_) => lost,
+    }
 }
 
 /// Runs the handler for at most `limit`, and turns a panic into a retry.
@@ -352,6 +406,7 @@ async fn settle(
         how,
         settlement,
         is_settled: result.is_ok(),
+        slot: None,
     }
 }
 

@@ -22,7 +22,8 @@ use super::registration::Subscription;
 /// # What it does
 ///
 /// - At most [`concurrency`](ConsumerSettings::concurrency) handlers run at once, and no
-///   more is received than there is room for.
+///   more is received than handlers are free. Settlements go on beside them: ten deliveries
+///   for each handler may be in hand.
 /// - Of an [ordered](Subscription::is_ordered) subscription, the deliveries of one group are
 ///   handled one at a time and in order, and groups beside each other. When one of a group
 ///   comes back, the rest of the group that is in hand goes back unhandled.

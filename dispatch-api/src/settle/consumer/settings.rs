@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConsumerSettings {
-    /// The most handlers that run at once. Default 8.
+    /// The most handlers that run at once; a settlement takes none's place. Default 8.
     pub concurrency: NonZeroUsize,
     /// How long a handler may take; after that its delivery is a retry. Default 5 minutes.
     pub handler_timeout: Duration,
