@@ -84,14 +84,10 @@ impl SqsDelivery {
 }
 
 fn settle_error(error: SinkError) -> SettleError {
-    use dispatch_api::Outcome::{NotStored, Unknown};
     if is_lost(&error) {
         return SettleError::Lost(Some(error.into()));
     }
-    match error.outcome() {
-        NotStored => SettleError::Refused(error.into()),
-        Unknown => SettleError::Unknown(error.into()),
-    }
+    error.into()
 }
 
 #[async_trait]
@@ -102,15 +98,7 @@ impl Delivery for SqsDelivery {
 
     async fn settle(self: Box<Self>, settlement: Settlement) -> Result<(), SettleError> {
         let result = self.carry_out(settlement).await;
-        let code = match &result {
-            Ok(()) => "",
-            Err(SettleError::Lost(None)) => "HoldLost",
-            Err(
-                SettleError::Lost(Some(error))
-                | SettleError::Refused(error)
-                | SettleError::Unknown(error),
-            ) => error.code(),
-        };
+        let code = result.as_ref().map_or_else(SettleError::code, |()| "");
         self.settling.telemetry.settled(settlement.as_str(), code);
         result
     }

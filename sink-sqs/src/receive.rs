@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use dispatch_api::{Delivery, ErrorClass, Received, Settlement, SourceError, Subscription};
+use dispatch_api::{Delivery, Received, Settlement, SourceError, Subscription};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -87,11 +87,7 @@ impl SqsSubscription {
 impl Subscription for SqsSubscription {
     async fn receive(&self, max: NonZeroUsize) -> Result<Vec<Box<dyn Delivery>>, SourceError> {
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(SourceError::new(
-                ErrorClass::Permanent,
-                "SubscriptionClosed",
-                "the subscription is closed: open another",
-            ));
+            return Err(SourceError::subscription_closed());
         }
         // In a task of its own: messages that come when nobody waits for them any more go
         // back at once, and are not hidden until their time is over.

@@ -41,6 +41,17 @@ impl SourceError {
         Self::new(ErrorClass::Transient, code, text)
     }
 
+    /// What a receive on a closed subscription answers: `Permanent`, with the code
+    /// `SubscriptionClosed`.
+    #[must_use]
+    pub fn subscription_closed() -> Self {
+        Self::new(
+            ErrorClass::Permanent,
+            "SubscriptionClosed",
+            "the subscription is closed: open another",
+        )
+    }
+
     /// Adds the cause.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -151,6 +162,26 @@ impl SettleError {
             Self::Unknown(_) => "unknown",
         }
     }
+
+    /// The stable code of the cause; `HoldLost` where nobody but the source's own clock said
+    /// that the hold is lost.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Lost(None) => "HoldLost",
+            Self::Lost(Some(error)) | Self::Refused(error) | Self::Unknown(error) => error.code(),
+        }
+    }
+}
+
+/// A call that did not take effect is a refusal; one that may have is not known.
+impl From<SinkError> for SettleError {
+    fn from(error: SinkError) -> Self {
+        match error.outcome() {
+            Outcome::NotStored => Self::Refused(error.into()),
+            Outcome::Unknown => Self::Unknown(error.into()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -178,5 +209,16 @@ mod tests {
             "it is not known whether the settlement took effect: transient: Timeout: no answer in \
              time"
         );
+    }
+
+    #[test]
+    fn a_call_s_error_is_a_refusal_when_it_took_no_effect_and_unknown_otherwise() {
+        let refused = SinkError::transient(Outcome::NotStored, "Throttled", "later");
+        let refused = SettleError::from(refused);
+        assert_eq!((refused.as_str(), refused.code()), ("refused", "Throttled"));
+        let unknown = SinkError::transient(Outcome::Unknown, "Timeout", "no answer in time");
+        let unknown = SettleError::from(unknown);
+        assert_eq!((unknown.as_str(), unknown.code()), ("unknown", "Timeout"));
+        assert_eq!(SettleError::Lost(None).code(), "HoldLost");
     }
 }

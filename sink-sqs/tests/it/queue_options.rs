@@ -241,3 +241,14 @@ async fn without_a_visibility_the_queue_s_own_is_read_once_and_asked_for() {
     assert_eq!(error.code(), "NoVisibility");
     assert!(reason(&error).to_string().contains("set visibility_ms"));
 }
+
+/// A queue takes no sink for copies: were it a source that republishes, this could mean two
+/// traits and would not compile. What the compiler says to `out_retry` is a test of the API.
+const _: fn() = {
+    trait Republishes<T> {
+        fn check() {}
+    }
+    impl<S: ?Sized> Republishes<()> for S {}
+    impl<S: ?Sized + dispatch_api::RepublishesRetries> Republishes<bool> for S {}
+    <SqsQueue as Republishes<_>>::check
+};

@@ -114,6 +114,21 @@ async fn a_receive_asks_for_no_more_than_the_service_gives() {
 }
 
 #[tokio::test]
+async fn ten_messages_that_are_together_longer_than_one_may_be_are_received() {
+    let queue = Consuming::standard().await;
+    let body = "\u{1F4E6}".repeat(65_000);
+    for _ in 0..10 {
+        queue.send(&body).await;
+    }
+    let subscription = queue.open().await;
+    let deliveries = receive(&subscription, 10).await;
+    assert_eq!(deliveries.len(), 10);
+    for delivery in deliveries {
+        assert_eq!(delivery.received().body(), body.as_bytes());
+    }
+}
+
+#[tokio::test]
 async fn a_message_whose_digest_does_not_fit_is_left_unsettled() {
     for damage in [Damage::BodyDigestWrong, Damage::AttributeDigestWrong] {
         let queue = Consuming::standard().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use dispatch_api::{Delivery, Outcome, Received, SettleError, Settlement, SinkError};
+use dispatch_api::{Delivery, Received, SettleError, Settlement, SinkError};
 
 use super::calls::Calls;
 use super::dead_letter::{DeadLetter, headers_of_copy};
@@ -51,7 +51,7 @@ impl NatsDelivery {
         let copied = self.copy(&policy.subject).await;
         let code = copied.as_ref().map_or_else(SinkError::code, |()| "");
         self.calls.telemetry.dead_lettered(code);
-        copied.map_err(settle_error)?;
+        copied.map_err(SettleError::from)?;
         self.confirmed(Bytes::from_static(b"+TERM")).await
     }
 
@@ -100,14 +100,7 @@ impl NatsDelivery {
         }
         let deadline = self.calls.deadline();
         let confirmed = self.calls.acknowledge(&self.reply, kind, deadline).await;
-        confirmed.map_err(settle_error)
-    }
-}
-
-fn settle_error(error: SinkError) -> SettleError {
-    match error.outcome() {
-        Outcome::NotStored => SettleError::Refused(error.into()),
-        Outcome::Unknown => SettleError::Unknown(error.into()),
+        confirmed.map_err(SettleError::from)
     }
 }
 
@@ -119,15 +112,7 @@ impl Delivery for NatsDelivery {
 
     async fn settle(self: Box<Self>, settlement: Settlement) -> Result<(), SettleError> {
         let result = self.carry_out(settlement).await;
-        let code = match &result {
-            Ok(()) => "",
-            Err(SettleError::Lost(None)) => "HoldLost",
-            Err(
-                SettleError::Lost(Some(error))
-                | SettleError::Refused(error)
-                | SettleError::Unknown(error),
-            ) => error.code(),
-        };
+        let code = result.as_ref().map_or_else(SettleError::code, |()| "");
         self.calls.telemetry.settled(settlement.as_str(), code);
         result
     }

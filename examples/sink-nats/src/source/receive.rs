@@ -8,9 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use async_nats::Message;
 use async_trait::async_trait;
 use bytes::Bytes;
-use dispatch_api::{
-    Delivery, ErrorChain, ErrorClass, Received, Settlement, SourceError, Subscription,
-};
+use dispatch_api::{Delivery, ErrorChain, Received, Settlement, SourceError, Subscription};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
@@ -55,11 +53,7 @@ pub(super) struct Shared {
 impl Subscription for NatsSubscription {
     async fn receive(&self, max: NonZeroUsize) -> Result<Vec<Box<dyn Delivery>>, SourceError> {
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(SourceError::new(
-                ErrorClass::Permanent,
-                "SubscriptionClosed",
-                "the subscription is closed: open another",
-            ));
+            return Err(SourceError::subscription_closed());
         }
         // In a task of its own: messages that come when nobody waits for them any more go
         // back at once, and are not held until their time is over.

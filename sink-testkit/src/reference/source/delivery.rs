@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dispatch_api::{Delivery, Outcome, Received, SettleError, Settlement, Sink, SinkError};
+use dispatch_api::{Delivery, Received, SettleError, Settlement, Sink, SinkError};
 use tokio::time::Instant;
 
 use super::client::GONE;
@@ -106,10 +106,7 @@ fn settle_error(error: SinkError) -> SettleError {
     if error.code() == GONE {
         return SettleError::Lost(Some(error.into()));
     }
-    match error.outcome() {
-        Outcome::NotStored => SettleError::Refused(error.into()),
-        Outcome::Unknown => SettleError::Unknown(error.into()),
-    }
+    error.into()
 }
 
 #[async_trait]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dispatch_api::{Delivery, ErrorClass, Received, Settlement, Sink, SourceError, Subscription};
+use dispatch_api::{Delivery, Received, Settlement, Sink, SourceError, Subscription};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -70,11 +70,7 @@ impl ReferenceSubscription {
 impl Subscription for ReferenceSubscription {
     async fn receive(&self, max: NonZeroUsize) -> Result<Deliveries, SourceError> {
         if self.is_closed.load(Ordering::SeqCst) {
-            return Err(SourceError::new(
-                ErrorClass::Permanent,
-                "SubscriptionClosed",
-                "the subscription is closed: open another",
-            ));
+            return Err(SourceError::subscription_closed());
         }
         let max = max.get().min(MAX_ENTRIES);
         let left = self.shared.take_left(max);
