@@ -10,29 +10,13 @@ use sink_testkit::conformance::{
 
 use crate::divergences;
 use crate::emulator::EmulatorFixture;
+use crate::plain::Named;
 
 /// What emulators take at most.
 const MAX_MESSAGE_BYTES: usize = 262_144;
 
 /// The sink on an emulator.
-pub(crate) struct Live {
-    emulator: String,
-    url: Option<String>,
-}
-
-impl Live {
-    pub(crate) fn from_environment() -> Self {
-        let read = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self {
-            emulator: read("SQS_EMULATOR").unwrap_or_else(|| "moto".to_owned()),
-            url: read("SQS_EMULATOR_URL"),
-        }
-    }
-
-    pub(crate) fn emulator(&self) -> &str {
-        &self.emulator
-    }
-}
+pub(crate) struct Live(pub(crate) Named);
 
 #[async_trait]
 impl Adapter for Live {
@@ -52,19 +36,15 @@ impl Adapter for Live {
     }
 
     fn unavailable(&self) -> Option<String> {
-        match &self.url {
-            Some(_) => None,
-            None => Some("SQS_EMULATOR_URL is not set".to_owned()),
-        }
+        self.0.unavailable()
     }
 
     fn divergences(&self, profile: &Profile) -> Vec<Divergence> {
-        divergences::of(&self.emulator, &profile.mode)
+        divergences::of(&self.0.emulator, &profile.mode)
     }
 
     async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
-        let url = self.url.clone().unwrap_or_default();
-        Ok(Box::new(EmulatorFixture::new(url, profile)?))
+        Ok(Box::new(EmulatorFixture::new(self.0.url(), profile)?))
     }
 }
 

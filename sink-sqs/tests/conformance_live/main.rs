@@ -15,11 +15,11 @@ use std::process::ExitCode;
 use sink_testkit::conformance;
 
 fn main() -> ExitCode {
-    let adapter = adapter::Live::from_environment();
+    let named = plain::Named::by_environment();
     let ledger = format!(
         "{}/tests/ledgers/{}.toml",
         env!("CARGO_MANIFEST_DIR"),
-        adapter.emulator()
+        named.emulator
     );
-    conformance::main(adapter, ledger)
+    conformance::main(adapter::Live(named), ledger)
 }

@@ -7,6 +7,33 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sink_testkit::conformance::{Destination, FixtureError, StoredMessage};
 
+/// Which emulator the environment names, and where it listens.
+pub(crate) struct Named {
+    pub(crate) emulator: String,
+    url: Option<String>,
+}
+
+impl Named {
+    pub(crate) fn by_environment() -> Self {
+        let read = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            emulator: read("SQS_EMULATOR").unwrap_or_else(|| "moto".to_owned()),
+            url: read("SQS_EMULATOR_URL"),
+        }
+    }
+
+    pub(crate) fn unavailable(&self) -> Option<String> {
+        match &self.url {
+            Some(_) => None,
+            None => Some("SQS_EMULATOR_URL is not set".to_owned()),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.url.clone().unwrap_or_default()
+    }
+}
+
 pub(crate) struct Emulator {
     pub(crate) url: String,
     http: reqwest::Client,

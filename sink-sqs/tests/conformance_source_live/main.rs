@@ -20,11 +20,11 @@ use std::process::ExitCode;
 use sink_testkit::conformance::source;
 
 fn main() -> ExitCode {
-    let adapter = adapter::Live::from_environment();
+    let named = plain::Named::by_environment();
     let ledger = format!(
         "{}/tests/source_ledgers/{}.toml",
         env!("CARGO_MANIFEST_DIR"),
-        adapter.emulator()
+        named.emulator
     );
-    source::main(adapter, ledger)
+    source::main(adapter::Live(named), ledger)
 }
