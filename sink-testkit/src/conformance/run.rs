@@ -1,6 +1,7 @@
 //! Playing one case.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::time::timeout;
 use super::case::{Case, CaseFn};
 use super::context::Context;
 use super::failure::{Checked, Failure, FailureKind};
-use super::fixture::{Adapter, Divergence};
+use super::fixture::{Adapter, Divergence, FixtureError};
 use super::profile::{Clock, Profile};
 use super::verdict::Verdict;
 use super::watchdog::{self, Progress, Stopped};
@@ -198,7 +199,7 @@ fn panicked() -> Failure {
 }
 
 /// How long a case may take on its own clock.
-pub(super) const fn budget(clock: Clock) -> Duration {
+const fn budget(clock: Clock) -> Duration {
     match clock {
         Clock::Paused => BUDGET_PAUSED,
         Clock::Real => BUDGET_REAL,
@@ -220,23 +221,40 @@ async fn play(
     seed: u64,
     progress: &Progress,
 ) -> Played {
-    progress.step("build the fixture".to_owned());
-    let building = progress.fixture();
-    let budget = budget(profile.clock);
-    let hangs = || Err(progress.hangs(&format!("{budget:?}")));
-    let fixture = match timeout(budget, adapter.fixture(profile)).await {
-        Ok(Ok(fixture)) => fixture,
-        Ok(Err(error)) => {
-            let failure = Failure::of_kit("build the fixture", error.to_string());
-            return (Err(failure), Vec::new());
-        }
-        Err(_) => return (hangs(), Vec::new()),
+    let fixture = match built(progress, profile.clock, adapter.fixture(profile)).await {
+        Ok(fixture) => fixture,
+        Err(failure) => return (Err(failure), Vec::new()),
     };
-    drop(building);
     let context = Context::new(&*fixture, profile, seed).telling(progress);
-    let case = timeout(budget, run(&context));
-    let mut case = std::pin::pin!(case);
-    // The future is still there when its time is over, and with it the calls it waits for.
-    let result = case.as_mut().await.unwrap_or_else(|_| hangs());
+    let result = in_time(progress, profile.clock, run(&context)).await;
     (result, context.missing_events())
+}
+
+/// The fixture, or why there is none.
+pub(super) async fn built<F>(
+    progress: &Progress,
+    clock: Clock,
+    building: impl Future<Output = Result<F, FixtureError>>,
+) -> Checked<F> {
+    progress.step("build the fixture".to_owned());
+    let _fixtures = progress.fixture();
+    let budget = budget(clock);
+    match timeout(budget, building).await {
+        Ok(Ok(fixture)) => Ok(fixture),
+        Ok(Err(error)) => Err(Failure::of_kit("build the fixture", error.to_string())),
+        Err(_) => Err(progress.hangs(&format!("{budget:?}"))),
+    }
+}
+
+/// What a case comes to, which is a failure when its time is over.
+pub(super) async fn in_time(
+    progress: &Progress,
+    clock: Clock,
+    case: impl Future<Output = Checked>,
+) -> Checked {
+    let budget = budget(clock);
+    let mut case = pin!(timeout(budget, case));
+    // The future is still there when its time is over, and with it the calls it waits for.
+    let result = case.as_mut().await;
+    result.unwrap_or_else(|_| Err(progress.hangs(&format!("{budget:?}"))))
 }

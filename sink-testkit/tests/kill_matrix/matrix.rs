@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use sink_testkit::conformance::{CaseReport, Verdict};
+use sink_testkit::reference::Mutant;
 
 /// A mutant, whatever it breaks.
 #[derive(Clone, Copy)]
@@ -17,6 +18,18 @@ pub(crate) struct Entry {
     pub(crate) case: &'static str,
     pub(crate) says: &'static str,
     pub(crate) mode: &'static str,
+}
+
+impl Entry {
+    pub(crate) fn of<S>(mutant: &Mutant<S>) -> Self {
+        Self {
+            name: mutant.name,
+            fault: mutant.fault,
+            case: mutant.case,
+            says: mutant.says,
+            mode: mutant.mode,
+        }
+    }
 }
 
 /// Plays a mutant, by its place, against the case of this id.

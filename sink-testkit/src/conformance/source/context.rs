@@ -1,7 +1,7 @@
 //! What a case works with.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::fault::{Operation, SourceFault, SourceFaultScript};
 use super::fixture::{BoxedHandler, RawMessage, SourceFixture, SourceOptions};
+use super::ids::id_of;
 use super::profile::{SourceCapability, SourceProfile};
 use crate::conformance::watchdog::Progress;
 use crate::conformance::{Checked, Destination, Failure, FixtureError, Observer, check};
@@ -566,41 +567,6 @@ impl fmt::Debug for SourceContext<'_> {
             .field("mode", &self.profile.mode)
             .finish_non_exhaustive()
     }
-}
-
-/// The id of the hook in a message; empty when it is none.
-#[must_use]
-pub(super) fn id_of(body: &[u8]) -> String {
-    Message::decode(body)
-        .map(|message| message.id.into_owned())
-        .unwrap_or_default()
-}
-
-/// The ids of the hooks in these deliveries, in order.
-#[must_use]
-pub(super) fn ids_of(deliveries: &[Box<dyn Delivery>]) -> Vec<String> {
-    let deliveries = deliveries.iter();
-    deliveries
-        .map(|delivery| id_of(delivery.received().body()))
-        .collect()
-}
-
-/// All of them once, in any order.
-pub(super) fn check_same(step: &str, expected: &[String], observed: &[String]) -> Checked {
-    let (wanted, seen): (BTreeSet<_>, BTreeSet<_>) =
-        (expected.iter().collect(), observed.iter().collect());
-    check(
-        wanted == seen && observed.len() == expected.len(),
-        step,
-        format!("{} messages, each once", expected.len()),
-        format!(
-            "{} messages, {} of them missing, {} of them of others, {} in all",
-            observed.len(),
-            wanted.difference(&seen).count(),
-            seen.difference(&wanted).count(),
-            observed.len(),
-        ),
-    )
 }
 
 fn kit(step: &str, error: &FixtureError) -> Failure {

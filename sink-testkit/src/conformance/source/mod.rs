@@ -9,6 +9,7 @@ pub mod cases;
 mod context;
 mod fault;
 mod fixture;
+mod ids;
 mod profile;
 mod run;
 mod runner;

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::time::timeout;
-
 use super::case::{SourceCase, SourceCaseFn};
 use super::context::SourceContext;
 use super::fixture::SourceAdapter;
 use super::profile::SourceProfile;
-use crate::conformance::run::{self, Played, budget, judged_by_divergences, limit};
+use crate::conformance::run::{Played, built, in_time, judged_by_divergences, limit, played};
 use crate::conformance::watchdog::Progress;
-use crate::conformance::{CaseReport, Failure, Verdict};
+use crate::conformance::{CaseReport, Verdict};
 
 /// Plays a case on a thread and a runtime of its own, on the clock that the profile names.
 ///
@@ -46,7 +44,7 @@ fn play_if_declared(
     };
     let (adapter, profile) = (Arc::clone(adapter), profile.clone());
     let clock = profile.clock;
-    run::played(
+    played(
         limit(clock),
         clock,
         seed,
@@ -62,23 +60,11 @@ async fn play(
     seed: u64,
     progress: &Progress,
 ) -> Played {
-    progress.step("build the fixture".to_owned());
-    let building = progress.fixture();
-    let budget = budget(profile.clock);
-    let hangs = || Err(progress.hangs(&format!("{budget:?}")));
-    let fixture = match timeout(budget, adapter.fixture(profile)).await {
-        Ok(Ok(fixture)) => fixture,
-        Ok(Err(error)) => {
-            let failure = Failure::of_kit("build the fixture", error.to_string());
-            return (Err(failure), Vec::new());
-        }
-        Err(_) => return (hangs(), Vec::new()),
+    let fixture = match built(progress, profile.clock, adapter.fixture(profile)).await {
+        Ok(fixture) => fixture,
+        Err(failure) => return (Err(failure), Vec::new()),
     };
-    drop(building);
     let context = SourceContext::new(&*fixture, profile, seed).telling(progress);
-    let case = timeout(budget, run(&context));
-    let mut case = std::pin::pin!(case);
-    // The future is still there when its time is over, and with it the calls it waits for.
-    let result = case.as_mut().await.unwrap_or_else(|_| hangs());
+    let result = in_time(progress, profile.clock, run(&context)).await;
     (result, context.missing_events())
 }

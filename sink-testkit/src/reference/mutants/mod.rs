@@ -30,12 +30,12 @@ use serde_json::Value;
 use super::config::ReferenceConfig;
 use super::wire::Wire;
 
-/// One way to break the adapter.
+/// One way to break a reference adapter.
 ///
 /// It stands at a seam, so that the honest code knows nothing of it.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Mutant {
+pub struct Mutant<S = Seam> {
     /// Its name.
     pub name: &'static str,
     /// What it does wrong.
@@ -47,10 +47,10 @@ pub struct Mutant {
     /// The mode in which it runs.
     pub mode: &'static str,
     /// Where it stands.
-    pub seam: Seam,
+    pub seam: S,
 }
 
-impl Mutant {
+impl<S: Copy> Mutant<S> {
     /// A mutant in the mode `ordered-batched`, which declares the most.
     #[must_use]
     pub const fn new(
@@ -58,7 +58,7 @@ impl Mutant {
         fault: &'static str,
         case: &'static str,
         says: &'static str,
-        seam: Seam,
+        seam: S,
     ) -> Self {
         Self {
             name,

@@ -21,7 +21,6 @@ mod settler;
 mod source;
 mod subscription;
 #[cfg(test)]
-#[path = "source_tests.rs"]
 mod tests;
 mod wire;
 

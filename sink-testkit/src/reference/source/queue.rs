@@ -412,5 +412,4 @@ impl Drop for Connection {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
 mod tests;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use dispatch_api::{Delivery, SettleError, Settlement};
 use tokio::time::{sleep, timeout};
 
-use super::back::{ack_what_is_left, again, only_these_are_left, put_spread, spread};
+use super::steps::{ack_what_is_left, again, is_gone, only_these_are_left, put_spread, spread};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of, ids_of};
+use crate::conformance::source::ids::{check_same, id_of, ids_of};
 use crate::conformance::source::{
     Operation, SourceCapability, SourceCase, SourceContext, SourceFault, SourceFaultKind,
 };
@@ -174,13 +174,7 @@ async fn ack_uses_the_latest_hold(context: &SourceContext<'_>) -> Checked {
     let second = context.next(&*subscription).await?;
     check_eq("the message", &ids[0], &id_of(second.received().body()))?;
     context.settle_ok(second, Settlement::Ack).await?;
-    context.left(&place, 0).await?;
-    context
-        .nothing_comes(
-            &*subscription,
-            context.profile().hold + context.profile().margin(),
-        )
-        .await
+    is_gone(context, &place, &*subscription).await
 }
 
 async fn ack_after_a_lost_hold_is_not_success(context: &SourceContext<'_>) -> Checked {
@@ -255,13 +249,7 @@ async fn ack_lost_reply_is_unknown(context: &SourceContext<'_>) -> Checked {
     context.was_played()?;
     context.faults()?.clear();
     check_eq("an ack whose reply is lost", &"unknown", &outcome(&settled))?;
-    context.left(&place, 0).await?;
-    context
-        .nothing_comes(
-            &*subscription,
-            context.profile().hold + context.profile().margin(),
-        )
-        .await
+    is_gone(context, &place, &*subscription).await
 }
 
 async fn ack_silence_is_unknown_and_bounded(context: &SourceContext<'_>) -> Checked {

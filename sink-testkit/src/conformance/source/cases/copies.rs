@@ -12,9 +12,9 @@ use dispatch_api::{
 };
 use tokio::time::Instant;
 
-use super::returns::next_is;
+use super::steps::next_is;
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of};
+use crate::conformance::source::ids::{check_same, id_of};
 use crate::conformance::source::{SourceCapability, SourceCase, SourceContext};
 use crate::conformance::{Checked, Destination, Failure, Gate, Hold, check, check_eq};
 

@@ -7,9 +7,9 @@ use dispatch_api::{SettleError, Settlement};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
-use super::returns::{comes_back, next_between, next_is, put_apart, put_ids, short_delay, slack};
+use super::steps::{comes_back, next_between, next_is, put_spread, short_delay, slack};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of, ids_of};
+use crate::conformance::source::ids::{check_same, id_of, ids_of};
 use crate::conformance::source::{
     Operation, SourceCapability, SourceCase, SourceContext, SourceFault, SourceFaultKind,
 };
@@ -201,7 +201,7 @@ async fn retry_after_survives_the_consumer(context: &SourceContext<'_>) -> Check
 async fn retry_after_does_not_stall_others(context: &SourceContext<'_>) -> Checked {
     let delay = context.profile().hold * 2;
     let place = context.place().await?;
-    let put = put_apart(context, &place, 20).await?;
+    let put = put_spread(context, &place, 20).await?;
     let subscription = context.open(&place).await?;
     let begun = Instant::now();
     let waits = context.next(&*subscription).await?;
@@ -209,7 +209,7 @@ async fn retry_after_does_not_stall_others(context: &SourceContext<'_>) -> Check
     let settlement = Settlement::RetryAfter(delay);
     context.settle_ok(waits, settlement).await?;
     let others = context.take(&*subscription, put.len() - 1).await?;
-    let mut expected = put_ids(&put);
+    let mut expected = put.clone();
     expected.retain(|put| *put != id);
     check_same("the others", &expected, &ids_of(&others))?;
     context.settle_all(others, Settlement::Ack).await?;

@@ -2,11 +2,10 @@
 
 use dispatch_api::Settlement;
 
-use super::back::put_spread;
 use super::redrive::{capped, spend};
-use super::returns::{comes_back, next_is};
+use super::steps::{comes_back, next_is, put_spread};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, ids_of};
+use crate::conformance::source::ids::{check_same, ids_of};
 use crate::conformance::source::{
     Operation, SourceCapability, SourceCase, SourceContext, SourceFault, SourceFaultKind,
 };

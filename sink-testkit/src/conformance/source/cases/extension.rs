@@ -10,9 +10,9 @@ use dispatch_api::{Delivery, Lease, Settlement, Stop};
 use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::returns::{next_between, next_is, put_apart, put_ids, short_delay, slack};
+use super::steps::{next_between, next_is, put_spread, short_delay, slack};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of, ids_of};
+use crate::conformance::source::ids::{check_same, id_of, ids_of};
 use crate::conformance::source::{
     Operation, SourceCapability, SourceCase, SourceContext, SourceFault, SourceFaultKind,
 };
@@ -262,7 +262,7 @@ async fn ten(
     Vec<Box<dyn Delivery>>,
 )> {
     let place = context.place().await?;
-    let ids = put_ids(&put_apart(context, &place, 10).await?);
+    let ids = put_spread(context, &place, 10).await?;
     let subscription = context.open(&place).await?;
     let deliveries = context.take(&*subscription, 10).await?;
     check_same("what came", &ids, &ids_of(&deliveries))?;

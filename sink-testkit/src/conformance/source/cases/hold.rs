@@ -5,10 +5,9 @@ use std::time::Duration;
 use dispatch_api::Settlement;
 use tokio::time::{Instant, timeout};
 
-use super::back::put_spread;
-use super::returns::{next_between, next_is, slack};
+use super::steps::{next_between, next_is, put_spread, slack};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::check_same;
+use crate::conformance::source::ids::check_same;
 use crate::conformance::source::{
     Operation, SourceCapability, SourceCase, SourceContext, SourceFaultKind, SourceOptions,
 };
@@ -87,7 +86,7 @@ async fn unsettled_delivery_of_a_closed_subscription_comes_back(
     context.left(&place, 3).await?;
     let subscription = context.open(&place).await?;
     let deliveries = context.take(&*subscription, 3).await?;
-    let seen = crate::conformance::source::context::ids_of(&deliveries);
+    let seen = crate::conformance::source::ids::ids_of(&deliveries);
     check_same("what came back", &ids, &seen)?;
     for delivery in deliveries {
         context.settle_ok(delivery, Settlement::Ack).await?;

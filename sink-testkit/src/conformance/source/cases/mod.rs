@@ -1,11 +1,11 @@
 //! The cases, by what they are about.
 
 mod ack;
-mod back;
 mod copies;
 mod delay;
 mod drop;
 mod extension;
+mod handlers;
 mod hold;
 mod order;
 mod receive;
@@ -13,7 +13,6 @@ mod receive_faults;
 mod receive_limits;
 mod redrive;
 mod retry;
-mod returns;
 mod steps;
 mod stop;
 

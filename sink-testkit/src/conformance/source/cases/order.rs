@@ -8,10 +8,10 @@ use dispatch_api::{Received, Settlement, Stop};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::back::long_hold;
-use super::steps::{Crowd, Seen, handler};
+use super::handlers::{Crowd, Seen, handler};
+use super::steps::long_hold;
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{id_of, ids_of};
+use crate::conformance::source::ids::{id_of, ids_of};
 use crate::conformance::source::{RawMessage, SourceCapability, SourceCase, SourceContext};
 use crate::conformance::{Checked, Destination, check, check_eq};
 

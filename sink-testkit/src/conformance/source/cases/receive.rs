@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use dispatch_api::{ErrorClass, Settlement};
 use tokio::time::{Instant, sleep};
 
-use super::back::{ack_what_is_left, again, long_hold, put_spread};
+use super::steps::{ack_what_is_left, again, long_hold, put_spread};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of, ids_of};
+use crate::conformance::source::ids::{check_same, id_of, ids_of};
 use crate::conformance::source::{RawMessage, SourceCapability, SourceCase, SourceContext};
 use crate::conformance::{Checked, Destination, Failure, Scanner, check, check_eq};
 

@@ -3,9 +3,9 @@
 use dispatch_api::{Delivery, ErrorClass, Settlement, SourceError, Subscription};
 use tokio::time::timeout;
 
-use super::back::{ack_what_is_left, again};
+use super::steps::{ack_what_is_left, again};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of};
+use crate::conformance::source::ids::{check_same, id_of};
 use crate::conformance::source::{
     Operation, SourceCapability, SourceCase, SourceContext, SourceFault, SourceFaultKind,
 };

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use dispatch_api::Settlement;
 use tokio::time::{Instant, sleep};
 
-use super::back::{ack_what_is_left, long_hold, put_spread};
+use super::steps::{ack_what_is_left, long_hold, put_spread};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of, ids_of};
+use crate::conformance::source::ids::{check_same, id_of, ids_of};
 use crate::conformance::source::{RawMessage, SourceCapability, SourceCase, SourceContext};
 use crate::conformance::{Checked, Failure, FixtureError, check, check_eq};
 

@@ -2,9 +2,9 @@
 
 use dispatch_api::{ErrorClass, Settlement, Subscription, SubscriptionPlan};
 
-use super::returns::{next_is, put_apart};
+use super::steps::{next_is, put_spread};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of};
+use crate::conformance::source::ids::{check_same, id_of};
 use crate::conformance::source::{SourceCapability, SourceCase, SourceContext};
 use crate::conformance::{Checked, Destination, check, check_eq};
 
@@ -321,8 +321,7 @@ async fn redrive_replayed_message_starts_again(context: &SourceContext<'_>) -> C
 
 async fn redrive_poison_does_not_stop_the_others(context: &SourceContext<'_>) -> Checked {
     let (place, dead, plan) = capped(context, 3).await?;
-    let put = put_apart(context, &place, 6).await?;
-    let mut expected = super::returns::put_ids(&put);
+    let mut expected = put_spread(context, &place, 6).await?;
     let poison = expected.remove(0);
     let options = context.options();
     let subscription = context.open_with(&place, &options, &plan).await?;

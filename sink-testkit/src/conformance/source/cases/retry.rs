@@ -10,9 +10,9 @@ use dispatch_api::{
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
-use super::back::{ack_what_is_left, again, long_hold, only_these_are_left, put_spread};
+use super::steps::{ack_what_is_left, again, long_hold, only_these_are_left, put_spread};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of};
+use crate::conformance::source::ids::{check_same, id_of};
 use crate::conformance::source::{
     BoxedHandler, Operation, RawMessage, SourceCapability, SourceCase, SourceContext, SourceFault,
     SourceFaultKind,

@@ -7,9 +7,10 @@ use dispatch_api::{ConsumerReport, Received, Settlement, Stop};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::steps::{Seen, handler};
+use super::handlers::{Seen, handler};
+use super::steps::{long_hold, put_spread};
 use crate::conformance::source::case::source_case;
-use crate::conformance::source::context::{check_same, id_of, ids_of};
+use crate::conformance::source::ids::{check_same, id_of, ids_of};
 use crate::conformance::source::{
     Operation, SourceCapability, SourceCase, SourceContext, SourceFault, SourceFaultKind,
 };
@@ -97,19 +98,6 @@ pub(super) const CASES: &[SourceCase] = &[
     ),
 ];
 
-/// A key of its own for each, so that order holds up nobody.
-async fn put_apart(
-    context: &SourceContext<'_>,
-    place: &crate::conformance::Destination,
-    count: usize,
-) -> Checked<Vec<String>> {
-    let hooks: Vec<_> = (0..count)
-        .map(|number| context.hook().with_key(&format!("quay-{number}/harbor")))
-        .collect();
-    context.put(place, &hooks).await?;
-    Ok(hooks.iter().map(|hook| id_of(&hook.body)).collect())
-}
-
 /// Waits until so many were seen.
 async fn until_seen(context: &SourceContext<'_>, seen: &Seen, count: usize) {
     let begun = Instant::now();
@@ -173,15 +161,19 @@ async fn stop_at_the_deadline_acknowledges_nothing(context: &SourceContext<'_>) 
     check_eq("the message", &ids[0], &id_of(delivery.received().body()))
 }
 
-/// What another subscription sees before half of a hold is over.
+/// What another subscription sees of so many messages before half of a hold is over.
 async fn soon(
     context: &SourceContext<'_>,
     place: &crate::conformance::Destination,
+    count: usize,
 ) -> Checked<Vec<String>> {
-    let next = context.open(place).await?;
-    let before = Instant::now() + context.profile().hold / 2;
+    let options = long_hold(context);
+    let before = Instant::now() + options.hold / 2;
+    let next = context
+        .open_with(place, &options, &context.plan_for(place))
+        .await?;
     let mut seen = Vec::new();
-    while Instant::now() < before {
+    while Instant::now() < before && seen.len() < count {
         let received = context.receive(&*next, 1).await?;
         seen.extend(ids_of(&received));
         context.settle_all(received, Settlement::Ack).await?;
@@ -192,7 +184,9 @@ async fn soon(
 
 async fn stop_gives_back_what_waits_at_once(context: &SourceContext<'_>) -> Checked {
     let (place, ids) = context.place_with(4).await?;
-    let subscription = context.open(&place).await?;
+    let subscription = context
+        .open_with(&place, &long_hold(context), &context.plan_for(&place))
+        .await?;
     let (seen, stop) = (Seen::default(), Stop::new());
     let handle = {
         let seen = seen.clone();
@@ -217,13 +211,15 @@ async fn stop_gives_back_what_waits_at_once(context: &SourceContext<'_>) -> Chec
     check_same(
         "what comes back at once",
         &ids,
-        &soon(context, &place).await?,
+        &soon(context, &place, ids.len()).await?,
     )
 }
 
 async fn stop_loses_no_receive_under_way(context: &SourceContext<'_>) -> Checked {
     let (place, ids) = context.place_with(1).await?;
-    let subscription = context.open(&place).await?;
+    let subscription = context
+        .open_with(&place, &long_hold(context), &context.plan_for(&place))
+        .await?;
     let gate = Hold::new();
     context.play(
         &place,
@@ -250,7 +246,7 @@ async fn stop_loses_no_receive_under_way(context: &SourceContext<'_>) -> Checked
     check_same(
         "what comes back at once",
         &ids,
-        &soon(context, &place).await?,
+        &soon(context, &place, ids.len()).await?,
     )
 }
 
@@ -282,7 +278,7 @@ async fn consume_all(
 
 async fn stop_flushes_settlements(context: &SourceContext<'_>) -> Checked {
     let place = context.place().await?;
-    put_apart(context, &place, 5).await?;
+    put_spread(context, &place, 5).await?;
     let report = consume_all(context, &place, 5).await?;
     let left = context.unsettled(&place).await?;
     check_eq("acknowledged", &5, &report.acked)?;
@@ -332,7 +328,7 @@ async fn close_twice_is_harmless(context: &SourceContext<'_>) -> Checked {
 
 async fn open_and_close_change_nothing(context: &SourceContext<'_>) -> Checked {
     let place = context.place().await?;
-    let ids = put_apart(context, &place, 3).await?;
+    let ids = put_spread(context, &place, 3).await?;
     for _ in 0..2 {
         let subscription = context.open(&place).await?;
         context.close(&*subscription).await?;
@@ -428,7 +424,7 @@ async fn consumer_goes_on_after_failed_receives(context: &SourceContext<'_>) -> 
 
 async fn consumer_until_empty_ends_by_itself(context: &SourceContext<'_>) -> Checked {
     let place = context.place().await?;
-    put_apart(context, &place, 3).await?;
+    put_spread(context, &place, 3).await?;
     let subscription = context.open(&place).await?;
     let mut settings = context.settings(2);
     settings.until_empty = true;
@@ -442,7 +438,7 @@ async fn consumer_until_empty_ends_by_itself(context: &SourceContext<'_>) -> Che
 
 async fn consumer_report_adds_up(context: &SourceContext<'_>) -> Checked {
     let place = context.place().await?;
-    put_apart(context, &place, 6).await?;
+    put_spread(context, &place, 6).await?;
     let subscription = context.open(&place).await?;
     let (seen, stop) = (Seen::default(), Stop::new());
     let handle = {
@@ -470,7 +466,7 @@ async fn consumer_report_adds_up(context: &SourceContext<'_>) -> Checked {
 
 async fn consumer_stuck_handler_leaves_the_others_room(context: &SourceContext<'_>) -> Checked {
     let place = context.place().await?;
-    let ids = put_apart(context, &place, 6).await?;
+    let ids = put_spread(context, &place, 6).await?;
     let subscription = context.open(&place).await?;
     let (seen, stop) = (Seen::default(), Stop::new());
     let stuck = ids[0].clone();

@@ -26,54 +26,10 @@ use super::queue::QueueBroker;
 use super::settings::ReferenceSourceSettings;
 use super::wire::QueueWire;
 use crate::conformance::source::{BoxedHandler, SourceOptions};
+use crate::reference::Mutant;
 
 /// One way to break the source.
-///
-/// It stands at a seam, so that the honest code knows nothing of it.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct SourceMutant {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does wrong.
-    pub fault: &'static str,
-    /// The case that has to notice.
-    pub case: &'static str,
-    /// What that case's failure has to say.
-    pub says: &'static str,
-    /// The mode in which it runs.
-    pub mode: &'static str,
-    /// Where it stands.
-    pub seam: SourceSeam,
-}
-
-impl SourceMutant {
-    /// A mutant in the mode `ordered-batched`, which declares the most.
-    #[must_use]
-    pub const fn new(
-        name: &'static str,
-        fault: &'static str,
-        case: &'static str,
-        says: &'static str,
-        seam: SourceSeam,
-    ) -> Self {
-        Self {
-            name,
-            fault,
-            case,
-            says,
-            mode: "ordered-batched",
-            seam,
-        }
-    }
-
-    /// Runs it in another mode.
-    #[must_use]
-    pub const fn in_mode(mut self, mode: &'static str) -> Self {
-        self.mode = mode;
-        self
-    }
-}
+pub type SourceMutant = Mutant<SourceSeam>;
 
 /// Where a mutant stands.
 #[derive(Clone, Copy, Debug)]

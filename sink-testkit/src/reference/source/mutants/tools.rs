@@ -1,7 +1,5 @@
 //! Wrappers that leave everything but one thing as it is.
 
-#![allow(dead_code, reason = "removed once every group of mutants is there")]
-
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -363,17 +361,6 @@ pub(super) fn calling(
     Arc::new(PatchedWire {
         inner,
         call: Box::new(call),
-    })
-}
-
-/// A wire that changes requests.
-pub(super) fn requesting(
-    inner: Arc<dyn QueueWire>,
-    change: impl Fn(QueueRequest) -> QueueRequest + Send + Sync + 'static,
-) -> Arc<dyn QueueWire> {
-    calling(inner, move |inner, request| {
-        let request = change(request);
-        Box::pin(async move { inner.call(request).await })
     })
 }
 
