@@ -49,8 +49,8 @@ echo "== boto3 against the in-process server"
 scripts/boto3.sh
 
 echo "== dispatcher against emulators, $(grep -c . "$hooks") hooks of $hooks"
-cargo build --release --quiet --package dispatcher
-dispatcher=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')/release/dispatcher
+cargo build --quiet --package dispatcher
+dispatcher=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')/debug/dispatcher
 .venv/bin/pip install --quiet --disable-pip-version-check --requirement scripts/integration/requirements.txt
 npm install --silent --no-audit --no-fund --prefix "$work" fauxqs@1.9.2
 

@@ -11,7 +11,8 @@ block() { # NUMBER of the block of sh
         inside && number == wanted' README.md
 }
 
-cargo build --release --quiet --package dispatcher --package worker
+cargo build --quiet --package dispatcher
+cargo build --quiet --package worker
 log=$(mktemp)
 setsid bash -c "$(block 1)" >"$log" 2>&1 &
 server=$!
