@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::claim::ClaimRef;
+use crate::envelope::EnvelopeId;
 use crate::headers::HeaderForwarding;
+use crate::redelivery::Redelivery;
 
 /// The publishing instance, as it appears in every message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,7 @@ pub struct DeliveryContext {
     claim: Option<ClaimRef>,
     forward_headers: Arc<HeaderForwarding>,
     origin: Option<Arc<Origin>>,
+    redelivery: Option<Arc<Redelivery>>,
     deadline: Option<Instant>,
     direct: bool,
 }
@@ -51,6 +54,7 @@ impl DeliveryContext {
             claim: None,
             forward_headers: Arc::default(),
             origin: None,
+            redelivery: None,
             deadline: None,
             direct: false,
         }
@@ -95,6 +99,14 @@ impl DeliveryContext {
         self
     }
 
+    /// Marks the delivery as a copy that a source publishes for a later attempt. It gets a
+    /// deduplication id of its own, so that the destination stores it beside the original.
+    #[must_use]
+    pub fn with_redelivery(mut self, redelivery: impl Into<Arc<Redelivery>>) -> Self {
+        self.redelivery = Some(redelivery.into());
+        self
+    }
+
     /// Sets the moment by which the sink has to answer. A sink whose own timeout
     /// is shorter answers sooner.
     #[must_use]
@@ -131,6 +143,31 @@ impl DeliveryContext {
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_deref()
+    }
+
+    /// What is said of the message as a copy for a later attempt.
+    #[must_use]
+    pub fn redelivery(&self) -> Option<&Redelivery> {
+        self.redelivery.as_deref()
+    }
+
+    pub(crate) fn shared_redelivery(&self) -> Option<&Arc<Redelivery>> {
+        self.redelivery.as_ref()
+    }
+
+    /// What tells this delivery from the envelope's first to a destination that deduplicates:
+    /// the envelope's id alone, or with the replay's or the copy's mark behind it.
+    #[must_use]
+    pub fn deduplication_id(&self, id: EnvelopeId) -> String {
+        let mut text = id.to_string();
+        if let Some(replay_id) = &self.replay_id {
+            text.push_str(":replay:");
+            text.push_str(replay_id);
+        }
+        if let Some(redelivery) = &self.redelivery {
+            text.push_str(&redelivery.deduplication_mark());
+        }
+        text
     }
 
     /// The moment by which the sink has to answer.

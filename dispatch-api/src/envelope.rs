@@ -153,6 +153,7 @@ pub struct Envelope {
     content_type: Option<String>,
     body: Bytes,
     dedupe_key: Option<String>,
+    idempotency_key: Option<String>,
     verification: Option<Verification>,
     traceparent: Option<String>,
     tracestate: Option<String>,
@@ -179,6 +180,7 @@ impl Envelope {
             content_type: None,
             body: body.into(),
             dedupe_key: None,
+            idempotency_key: None,
             verification: None,
             traceparent: None,
             tracestate: None,
@@ -219,6 +221,14 @@ impl Envelope {
     #[must_use]
     pub fn with_dedupe_key(mut self, dedupe_key: impl Into<String>) -> Self {
         self.dedupe_key = Some(dedupe_key.into());
+        self
+    }
+
+    /// Sets the key by which consumers recognise a repeat, for an envelope that is made of a
+    /// message whose producer shipped one. An empty one counts as none.
+    #[must_use]
+    pub fn with_idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into()).filter(|key| !key.is_empty());
         self
     }
 
@@ -326,11 +336,14 @@ impl Envelope {
         self.sha256.get_or_init(|| sha256_hex(&self.body))
     }
 
-    /// The key by which a consumer recognises a repeat: tenant (`default` where
-    /// there is none), source and the sender's key, joined by colons; the
+    /// The key by which a consumer recognises a repeat: the one that was set, else tenant
+    /// (`default` where there is none), source and the sender's key, joined by colons; the
     /// envelope's id where the sender gave no key. See [`idempotency_key`].
     #[must_use]
     pub fn idempotency_key(&self) -> Cow<'_, str> {
+        if let Some(key) = &self.idempotency_key {
+            return Cow::Borrowed(key);
+        }
         match idempotency_key(
             self.tenant_id.as_deref(),
             &self.source_id,
@@ -369,6 +382,7 @@ impl PartialEq for Envelope {
             && self.content_type == other.content_type
             && self.body == other.body
             && self.dedupe_key == other.dedupe_key
+            && self.idempotency_key == other.idempotency_key
             && self.verification == other.verification
             && self.traceparent == other.traceparent
             && self.tracestate == other.tracestate

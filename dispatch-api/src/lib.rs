@@ -10,6 +10,7 @@ mod error;
 mod headers;
 mod message;
 mod options;
+mod redelivery;
 mod registry;
 mod retry;
 mod routes;
@@ -34,6 +35,7 @@ pub use crate::message::{
     push_json_string,
 };
 pub use crate::options::{Problem, Problems, read_options, shown, unknown};
+pub use crate::redelivery::Redelivery;
 pub use crate::registry::{
     BuildError, BuildSink, BuiltSink, DuplicateKind, Fingerprint, Registry, SinkKey, SinkPlugin,
 };

@@ -70,10 +70,7 @@ impl<'a> Entry<'a> {
         if let Some(group_id) = &group_id {
             check_id(group_id).map_err(invalid_group_id)?;
         }
-        let deduplication_id = is_fifo.then(|| match ctx.replay_id() {
-            None => envelope.id().to_string(),
-            Some(replay_id) => format!("{}:replay:{replay_id}", envelope.id()),
-        });
+        let deduplication_id = is_fifo.then(|| ctx.deduplication_id(envelope.id()));
         if let Some(id) = &deduplication_id {
             check_id(id).map_err(invalid_deduplication_id)?;
         }

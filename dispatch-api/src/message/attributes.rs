@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::Message;
+use crate::redelivery::Redelivery;
 
 /// The content type of every message, whatever its hook's own.
 const MESSAGE_CONTENT_TYPE: &str = "application/json";
@@ -13,8 +14,8 @@ impl Message<'_> {
     ///
     /// `ankusa_tenant_id` is the empty string without a tenant; a destination
     /// that refuses empty values leaves it out. `ankusa_dedupe_key` and
-    /// `ankusa_replay_id` are there only when the message has them, so at most
-    /// eight pairs come back.
+    /// `ankusa_replay_id` are there only when the message has them, and
+    /// [`Redelivery::ATTRIBUTE`] only for a copy, so at most nine pairs come back.
     #[must_use]
     pub fn attributes(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut attributes = Vec::with_capacity(8);
@@ -34,6 +35,10 @@ impl Message<'_> {
         }
         if let Some(replay_id) = self.replay_id.as_deref() {
             attributes.push(("ankusa_replay_id", Cow::Borrowed(replay_id)));
+        }
+        if let Some(redelivery) = &self.redelivery {
+            let value = redelivery.to_attribute();
+            attributes.push((Redelivery::ATTRIBUTE, Cow::Owned(value)));
         }
         attributes
     }

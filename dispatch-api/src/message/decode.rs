@@ -122,6 +122,7 @@ impl<'a> Message<'a> {
             tracestate: self.tracestate.map(own),
             instance: self.instance.map(own),
             region: self.region.map(own),
+            redelivery: self.redelivery,
         }
     }
 }
@@ -255,6 +256,7 @@ impl<'a> Raw<'a> {
             tracestate,
             instance,
             region,
+            redelivery: None,
         })
     }
 }

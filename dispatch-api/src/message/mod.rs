@@ -3,10 +3,12 @@
 mod attributes;
 mod decode;
 mod encode;
+mod repeat;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -16,6 +18,7 @@ use crate::claim::ClaimRef;
 use crate::context::DeliveryContext;
 use crate::envelope::{Envelope, Verification, idempotency_key};
 use crate::error::SinkError;
+use crate::redelivery::Redelivery;
 
 /// The format version that [`Message::encode`] writes.
 pub const MESSAGE_VERSION: u64 = 1;
@@ -71,6 +74,9 @@ pub struct Message<'a> {
     pub instance: Option<Cow<'a, str>>,
     /// The region of that instance.
     pub region: Option<Cow<'a, str>>,
+    /// What is said of it as a copy for a later attempt. It travels beside the message, so
+    /// that a decoded one has none: see [`Redelivery::from_attribute`].
+    pub redelivery: Option<Arc<Redelivery>>,
 }
 
 /// How a message carries its body.
@@ -132,6 +138,7 @@ impl<'a> Message<'a> {
                 .origin()
                 .and_then(|origin| origin.region.as_deref())
                 .map(Cow::Borrowed),
+            redelivery: ctx.shared_redelivery().cloned(),
         })
     }
 

@@ -63,6 +63,16 @@ pub trait Delivery: fmt::Debug + Send + 'static {
     ///
     /// [`SettleError`]: it is not known to have taken effect.
     async fn settle(self: Box<Self>, settlement: Settlement) -> Result<(), SettleError>;
+
+    /// Gives it back unhandled: the message comes back at once. A source whose retries are
+    /// copies makes none here, and leaves the message where it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::settle`].
+    async fn give_back(self: Box<Self>) -> Result<(), SettleError> {
+        self.settle(Settlement::Retry).await
+    }
 }
 
 impl dyn Delivery {

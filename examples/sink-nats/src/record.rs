@@ -38,10 +38,7 @@ impl Record {
     ) -> Result<Self, SinkError> {
         let message = Message::for_delivery(envelope, ctx, config.inline_max_bytes())?;
         let subject = config.subject_template().expand(envelope)?;
-        let message_id = match ctx.replay_id() {
-            None => envelope.id().to_string(),
-            Some(replay_id) => format!("{}:replay:{replay_id}", envelope.id()),
-        };
+        let message_id = ctx.deduplication_id(envelope.id());
         let attributes = message.attributes();
         // The last first: the idempotency key is made of the dedupe key behind it, which is
         // the one to name.

@@ -390,7 +390,11 @@ async fn settle(
     settlement: Settlement,
 ) -> Done {
     let received = delivery.received().clone();
-    let settling = AssertUnwindSafe(delivery.settle(settlement)).catch_unwind();
+    let settling = match how {
+        How::Handled => delivery.settle(settlement),
+        How::GivenBack | How::Abandoned => delivery.give_back(),
+    };
+    let settling = AssertUnwindSafe(settling).catch_unwind();
     let result = settling.await.unwrap_or_else(|_| {
         Err(SettleError::Unknown(SourceError::transient(
             "SourcePanicked",
