@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dispatch_api::{Outcome, SinkError};
+use dispatch_api::{ErrorClass, Outcome, SinkError, SourceError};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 /// What the caller may do about a fault.
@@ -136,6 +136,98 @@ pub(crate) fn failed(code: Code, topic: &str, was_handed_over: bool, pause: Dura
     .with_source(KafkaError::MessageProduction(code))
 }
 
+/// Turns a fault of a receive, or of looking for a topic, into an error.
+pub(crate) fn receive_failed(code: Code, topic: &str, pause: Duration) -> SourceError {
+    let (name, class, advice) = match code {
+        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => (
+            "UnknownTopic",
+            Class::Config,
+            "create the topic, or correct topic; the source never creates one",
+        ),
+        Code::TopicAuthorizationFailed => (
+            "TopicAuthorizationFailed",
+            Class::Config,
+            "allow this client to describe and to read the topic",
+        ),
+        Code::GroupAuthorizationFailed => (
+            "GroupAuthorizationFailed",
+            Class::Config,
+            "allow this client to read with its consumer group",
+        ),
+        Code::PollExceeded => (
+            "PollExceeded",
+            Class::Transient,
+            "the process stood still for longer than max.poll.interval.ms, and its partitions \
+             went to others: it joins the group again",
+        ),
+        code => match row(code) {
+            known if known.0 == "BrokerError" => (
+                "BrokerError",
+                Class::Transient,
+                "the brokers refuse to hand out records",
+            ),
+            known => known,
+        },
+    };
+    let text = format!("topic `{topic}`: {advice}");
+    let class = match class {
+        Class::Permanent => ErrorClass::Permanent,
+        Class::Config => ErrorClass::Config,
+        Class::RetryAfter => ErrorClass::RetryAfter(pause),
+        Class::Refused | Class::Transient => ErrorClass::Transient,
+    };
+    SourceError::new(class, name, text).with_source(KafkaError::MessageConsumption(code))
+}
+
+/// Turns a fault of a commit into an error. `Permanent` means that the records are another
+/// member's now.
+pub(crate) fn commit_failed(code: Code, topic: &str) -> SinkError {
+    let error = match code {
+        Code::IllegalGeneration
+        | Code::UnknownMemberId
+        | Code::RebalanceInProgress
+        | Code::FencedInstanceId
+        | Code::FencedMemberEpoch
+        | Code::StaleMemberEpoch
+        | Code::UnreleasedInstanceId
+        | Code::AssignmentLost
+        | Code::Fenced
+        | Code::Fatal
+        | Code::State => SinkError::permanent(
+            "NotAssigned",
+            format!("topic `{topic}`: the group gives the partition to another member"),
+        ),
+        Code::GroupAuthorizationFailed | Code::TopicAuthorizationFailed => SinkError::config(
+            "GroupAuthorizationFailed",
+            format!("topic `{topic}`: allow this client to read the topic with its consumer group"),
+        ),
+        code if is_config(code) => return failed(code, topic, true, Duration::ZERO),
+        Code::BrokerTransportFailure
+        | Code::AllBrokersDown
+        | Code::NetworkException
+        | Code::BrokerDestroy => SinkError::transient(
+            Outcome::Unknown,
+            "ConnectionLost",
+            format!("topic `{topic}`: the connection to the group's coordinator failed"),
+        ),
+        Code::RequestTimedOut
+        | Code::OperationTimedOut
+        | Code::TimedOutQueue
+        | Code::WaitingForCoordinator
+        | Code::WaitCache => SinkError::transient(
+            Outcome::Unknown,
+            "Timeout",
+            format!("topic `{topic}`: no answer of the group's coordinator in time"),
+        ),
+        _ => SinkError::transient(
+            Outcome::NotStored,
+            "BrokerError",
+            format!("topic `{topic}`: the group's coordinator refuses the commit"),
+        ),
+    };
+    error.with_source(KafkaError::ConsumerCommit(code))
+}
+
 /// Whether it is an operator who has to act.
 pub(crate) fn is_config(code: Code) -> bool {
     row(code).1 == Class::Config
@@ -176,7 +268,6 @@ pub(crate) fn timeout() -> SinkError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dispatch_api::ErrorClass;
 
     const PAUSE: Duration = Duration::from_millis(250);
 
@@ -286,6 +377,67 @@ mod tests {
             assert_eq!(
                 failed(code, "hooks", false, PAUSE).outcome(),
                 NotStored,
+                "{code:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_fault_of_a_receive_has_its_class_and_name() {
+        use ErrorClass::{Config, RetryAfter, Transient};
+        for (code, class, name) in [
+            (Code::UnknownTopicOrPartition, Config, "UnknownTopic"),
+            (
+                Code::TopicAuthorizationFailed,
+                Config,
+                "TopicAuthorizationFailed",
+            ),
+            (
+                Code::GroupAuthorizationFailed,
+                Config,
+                "GroupAuthorizationFailed",
+            ),
+            (Code::Authentication, Config, "AuthenticationFailed"),
+            (Code::PollExceeded, Transient, "PollExceeded"),
+            (Code::AllBrokersDown, Transient, "ConnectionLost"),
+            (
+                Code::ThrottlingQuotaExceeded,
+                RetryAfter(PAUSE),
+                "Throttled",
+            ),
+            (Code::Unknown, Transient, "BrokerError"),
+        ] {
+            let error = receive_failed(code, "hooks", PAUSE);
+            assert_eq!((error.class(), error.code()), (class, name), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn every_fault_of_a_commit_has_its_class_outcome_and_name() {
+        use ErrorClass::{Config, Permanent, Transient};
+        use Outcome::{NotStored, Unknown};
+        for (code, class, outcome, name) in [
+            (Code::AssignmentLost, Permanent, NotStored, "NotAssigned"),
+            (Code::UnknownMemberId, Permanent, NotStored, "NotAssigned"),
+            (
+                Code::GroupAuthorizationFailed,
+                Config,
+                NotStored,
+                "GroupAuthorizationFailed",
+            ),
+            (
+                Code::BrokerTransportFailure,
+                Transient,
+                Unknown,
+                "ConnectionLost",
+            ),
+            (Code::RequestTimedOut, Transient, Unknown, "Timeout"),
+            (Code::Unknown, Transient, NotStored, "BrokerError"),
+        ] {
+            let error = commit_failed(code, "hooks");
+            assert_eq!(
+                (error.class(), error.outcome(), error.code()),
+                (class, outcome, name),
                 "{code:?}"
             );
         }

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dispatch_api::SinkError;
+use dispatch_api::{ErrorClass, SinkError};
 use rdkafka::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::message::OwnedHeaders;
+use rdkafka::producer::future_producer::Delivery;
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer as _, PurgeConfig};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::classify;
 use crate::config::KafkaSinkConfig;
-use crate::record::Record;
 
-/// Holds the producer of one sink.
+/// Holds the producer to one topic.
 pub(crate) struct Producers {
     config: KafkaSinkConfig,
     slot: Mutex<Slot>,
@@ -79,6 +80,82 @@ impl Producers {
             .unwrap_or_else(|_| Err(classify::not_connected(None)))
     }
 
+    /// Stores a record, and returns when the brokers have acknowledged it. `pause` is for a
+    /// fault that asks for a pause without saying how long.
+    ///
+    /// # Errors
+    ///
+    /// What became of it, as the table of faults says.
+    pub(crate) async fn store(
+        &self,
+        record: &RawRecord<'_>,
+        deadline: Instant,
+        pause: impl Fn() -> Duration + Send + Sync,
+    ) -> Result<Delivery, SinkError> {
+        let topic = self.config.topic();
+        // A producer can be beyond repair without anyone's fault. What it does not take
+        // goes to the next.
+        for _ in 0..2 {
+            let producer = self.ready(deadline).await?;
+            match producer.send(record) {
+                Ok(delivery) => return self.answer(&producer, delivery, deadline, pause).await,
+                Err(code) => {
+                    let fatal = producer.fatal();
+                    let code = fatal.unwrap_or(code);
+                    if fatal.is_none() || classify::is_config(code) {
+                        return Err(classify::failed(code, topic, false, pause()));
+                    }
+                    producer.give_up();
+                }
+            }
+        }
+        Err(classify::failed(Code::Fatal, topic, false, Duration::ZERO))
+    }
+
+    async fn answer(
+        &self,
+        producer: &Arc<Producer>,
+        delivery: DeliveryFuture,
+        deadline: Instant,
+        pause: impl Fn() -> Duration,
+    ) -> Result<Delivery, SinkError> {
+        let topic = self.config.topic();
+        let Ok(answered) = timeout_at(deadline, delivery).await else {
+            producer.doubt_topic();
+            return Err(classify::timeout());
+        };
+        let code = match answered {
+            Ok(Ok(delivery)) => return Ok(delivery),
+            Ok(Err((error, _))) => error.rdkafka_error_code().unwrap_or(Code::Fail),
+            // The client ended with its sink.
+            Err(_) => Code::PurgeInflight,
+        };
+        if let Some(fatal) = producer.fatal() {
+            producer.give_up();
+            let code = match classify::is_config(fatal) {
+                true => fatal,
+                false => code,
+            };
+            return Err(classify::failed(code, topic, true, pause()));
+        }
+        match code {
+            Code::MessageTimedOut => {
+                // The client tells an unknown topic only later than this.
+                producer.doubt_topic();
+                let looked = timeout_at(deadline, producer.find_topic(deadline)).await;
+                if let Ok(Err(error)) = looked
+                    && matches!(error.class(), ErrorClass::Config)
+                    && error.code() != "AuthenticationFailed"
+                {
+                    return Err(error);
+                }
+            }
+            code if classify::is_config(code) => producer.doubt_topic(),
+            _ => {}
+        }
+        Err(classify::failed(code, topic, true, pause()))
+    }
+
     /// Hands out what waits in the client, until the deadline. Blocks nobody.
     pub(crate) async fn flush(&self, deadline: Instant) {
         let flushing = async {
@@ -91,6 +168,15 @@ impl Producers {
         };
         let _ = timeout_at(deadline, flushing).await;
     }
+}
+
+/// A record as the client takes it.
+pub(crate) struct RawRecord<'a> {
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) payload: &'a [u8],
+    pub(crate) headers: OwnedHeaders,
+    /// Unix milliseconds; `None`: the client's own time.
+    pub(crate) timestamp: Option<i64>,
 }
 
 /// One idempotent producer, with its threads and connections.
@@ -187,12 +273,12 @@ impl Producer {
     /// # Errors
     ///
     /// Why the client does not take it. Nothing was sent.
-    pub(crate) fn send(&self, record: &Record) -> Result<DeliveryFuture, Code> {
+    fn send(&self, record: &RawRecord<'_>) -> Result<DeliveryFuture, Code> {
         let message = FutureRecord {
             topic: &self.topic,
             partition: None,
-            payload: Some(&*record.payload),
-            key: Some(&*record.key),
+            payload: Some(record.payload),
+            key: record.key,
             timestamp: record.timestamp,
             headers: Some(record.headers.clone()),
         };

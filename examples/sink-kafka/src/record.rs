@@ -32,16 +32,33 @@ impl Record {
     ) -> Result<Self, SinkError> {
         let message = Message::for_delivery(envelope, ctx, config.inline_max_bytes())?;
         let tenant = envelope.tenant_id().unwrap_or_default();
-        let key = format!("{tenant}/{}", envelope.source_id());
+        let key = match ctx.redelivery().and_then(|copy| copy.key.clone()) {
+            Some(key) => key,
+            None => format!("{tenant}/{}", envelope.source_id()),
+        };
         let attributes = message.attributes();
         let mut headers = OwnedHeaders::new_with_capacity(attributes.len());
         let mut size = key.len();
-        for (name, value) in &attributes {
+        let mut add = |name: &str, value: &[u8]| {
             size += name.len() + value.len();
-            headers = headers.insert(Header {
+            let header = Header {
                 key: name,
-                value: Some(value.as_bytes()),
-            });
+                value: Some(value),
+            };
+            headers = std::mem::take(&mut headers).insert(header);
+        };
+        for (name, value) in &attributes {
+            add(name, value.as_bytes());
+        }
+        // What other producers put beside the original of a copy.
+        for (name, value) in ctx
+            .redelivery()
+            .into_iter()
+            .flat_map(|copy| &copy.attributes)
+        {
+            if !attributes.iter().any(|(known, _)| known == name) {
+                add(name, value);
+            }
         }
         let payload = message.encode();
         size += payload.len();

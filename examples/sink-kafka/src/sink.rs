@@ -2,22 +2,18 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use dispatch_api::{
     Admission, DeliveryContext, Description, DrainReport, Envelope, Guarantees, HostServices,
     InFlight, Ordering, Outcome, Receipt, Sink, SinkError, throttle_after,
 };
-use rdkafka::error::RDKafkaErrorCode as Code;
-use rdkafka::producer::future_producer::{Delivery, DeliveryFuture};
-use tokio::time::{Instant, timeout_at};
+use rdkafka::producer::future_producer::Delivery;
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::classify;
 use crate::config::KafkaSinkConfig;
-use crate::producer::{Producer, Producers};
+use crate::producer::{Producers, RawRecord};
 use crate::record::Record;
 use crate::telemetry::Telemetry;
 
@@ -65,96 +61,21 @@ impl KafkaSink {
         }
     }
 
-    fn pause(&self, ctx: &DeliveryContext) -> Duration {
-        throttle_after(ctx.attempt_number(), self.services.draw())
-    }
-
     async fn send(
         &self,
         record: &Record,
         ctx: &DeliveryContext,
         deadline: Instant,
     ) -> Result<Receipt, SinkError> {
-        // A producer can be beyond repair without anyone's fault. What it does not take
-        // goes to the next.
-        for _ in 0..2 {
-            let producer = self.producers.ready(deadline).await?;
-            match producer.send(record) {
-                Ok(delivery) => return self.answer(&producer, delivery, ctx, deadline).await,
-                Err(code) => {
-                    let fatal = producer.fatal();
-                    let code = fatal.unwrap_or(code);
-                    if fatal.is_none() || classify::is_config(code) {
-                        return Err(classify::failed(
-                            code,
-                            self.config.topic(),
-                            false,
-                            self.pause(ctx),
-                        ));
-                    }
-                    producer.give_up();
-                }
-            }
-        }
-        Err(classify::failed(
-            Code::Fatal,
-            self.config.topic(),
-            false,
-            Duration::ZERO,
-        ))
-    }
-
-    async fn answer(
-        &self,
-        producer: &Arc<Producer>,
-        delivery: DeliveryFuture,
-        ctx: &DeliveryContext,
-        deadline: Instant,
-    ) -> Result<Receipt, SinkError> {
-        let Ok(answered) = timeout_at(deadline, delivery).await else {
-            producer.doubt_topic();
-            return Err(classify::timeout());
+        let raw = RawRecord {
+            key: Some(record.key.as_bytes()),
+            payload: record.payload.as_bytes(),
+            headers: record.headers.clone(),
+            timestamp: record.timestamp,
         };
-        let code = match answered {
-            Ok(Ok(delivery)) => return Ok(self.receipt(&delivery)),
-            Ok(Err((error, _))) => error.rdkafka_error_code().unwrap_or(Code::Fail),
-            // The client ended with its sink.
-            Err(_) => Code::PurgeInflight,
-        };
-        if let Some(fatal) = producer.fatal() {
-            producer.give_up();
-            let code = match classify::is_config(fatal) {
-                true => fatal,
-                false => code,
-            };
-            return Err(classify::failed(
-                code,
-                self.config.topic(),
-                true,
-                self.pause(ctx),
-            ));
-        }
-        match code {
-            Code::MessageTimedOut => {
-                // The client tells an unknown topic only later than this.
-                producer.doubt_topic();
-                let looked = timeout_at(deadline, producer.find_topic(deadline)).await;
-                if let Ok(Err(error)) = looked
-                    && matches!(error.class(), dispatch_api::ErrorClass::Config)
-                    && error.code() != "AuthenticationFailed"
-                {
-                    return Err(error);
-                }
-            }
-            code if classify::is_config(code) => producer.doubt_topic(),
-            _ => {}
-        }
-        Err(classify::failed(
-            code,
-            self.config.topic(),
-            true,
-            self.pause(ctx),
-        ))
+        let pause = || throttle_after(ctx.attempt_number(), self.services.draw());
+        let stored = self.producers.store(&raw, deadline, pause).await?;
+        Ok(self.receipt(&stored))
     }
 
     fn receipt(&self, delivery: &Delivery) -> Receipt {

@@ -10,15 +10,20 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use dispatch_api::{Problems, read_options};
+use dispatch_api::{DEFAULT_INLINE_MAX_BYTES, Problems, read_options};
 use rdkafka::ClientConfig;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
 use self::raw::RawConfig;
+pub(crate) use self::raw::RawProperty;
+pub(crate) use self::validate::{Check, is_topic};
 
 /// What a record costs beyond what `max_message_bytes` counts, at the most.
 const RECORD_OVERHEAD: usize = 1_024;
+
+/// The largest record that a client sends.
+const MAX_MESSAGE_BYTES: usize = 100_000_000;
 
 /// A complete and consistent configuration of a [`KafkaSink`](crate::KafkaSink).
 ///
@@ -43,6 +48,23 @@ impl KafkaSinkConfig {
         let mut problems = Problems::new();
         let raw: RawConfig = read_options(options, &mut problems);
         validate::validate(raw, problems)
+    }
+
+    /// What a source stores spent records with, as large as brokers take them.
+    pub(crate) fn for_dead_letters(
+        brokers: Vec<String>,
+        topic: String,
+        timeout: Duration,
+        properties: BTreeMap<String, Zeroizing<String>>,
+    ) -> Self {
+        Self {
+            brokers,
+            topic,
+            inline_max_bytes: DEFAULT_INLINE_MAX_BYTES,
+            max_message_bytes: MAX_MESSAGE_BYTES,
+            timeout,
+            properties,
+        }
     }
 
     /// The JSON schema of the options. Their descriptions are the reference.

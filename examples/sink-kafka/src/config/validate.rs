@@ -54,7 +54,7 @@ const OWNED: &[(&str, &str)] = &[
 ///
 /// Every problem, also those of `problems`, which reading the options found.
 pub(super) fn validate(raw: RawConfig, problems: Problems) -> Result<KafkaSinkConfig, Problems> {
-    let mut check = Check { problems };
+    let mut check = Check::new(problems, OWNED);
     let brokers = check.brokers(raw.brokers);
     let topic = check.topic(raw.topic);
     let inline_max_bytes = check.size(
@@ -106,7 +106,7 @@ fn is_broker(text: &str) -> bool {
         && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
-fn is_topic(text: &str) -> bool {
+pub(crate) fn is_topic(text: &str) -> bool {
     (1..=249).contains(&text.len())
         && text != "."
         && text != ".."
@@ -115,12 +115,27 @@ fn is_topic(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-struct Check {
+/// Collects the problems of the options that a sink and a source have in common.
+pub(crate) struct Check {
     problems: Problems,
+    /// Properties that nobody else may set, and what to do instead.
+    owned: &'static [(&'static str, &'static str)],
 }
 
 impl Check {
-    fn brokers(&mut self, brokers: Option<Vec<String>>) -> Vec<String> {
+    pub(crate) fn new(problems: Problems, owned: &'static [(&'static str, &'static str)]) -> Self {
+        Self { problems, owned }
+    }
+
+    pub(crate) fn add(&mut self, path: &str, problem: &str) {
+        self.problems.add(path, problem);
+    }
+
+    pub(crate) fn into_problems(self) -> Problems {
+        self.problems
+    }
+
+    pub(crate) fn brokers(&mut self, brokers: Option<Vec<String>>) -> Vec<String> {
         let brokers = brokers.unwrap_or_default();
         if brokers.is_empty() {
             self.problems.add(
@@ -142,7 +157,7 @@ impl Check {
             .collect()
     }
 
-    fn topic(&mut self, topic: Option<String>) -> String {
+    pub(crate) fn topic(&mut self, topic: Option<String>) -> String {
         let topic = topic.unwrap_or_default();
         if topic.trim().is_empty() {
             self.problems.add("topic", "missing: set the topic's name");
@@ -155,7 +170,7 @@ impl Check {
         topic
     }
 
-    fn properties(
+    pub(crate) fn properties(
         &mut self,
         properties: BTreeMap<String, RawProperty>,
     ) -> BTreeMap<String, Zeroizing<String>> {
@@ -166,7 +181,7 @@ impl Check {
                 RawProperty::Number(number) => number.to_string(),
                 RawProperty::Text(text) => text,
             });
-            match check_property(&name, &value) {
+            match check_property(self.owned, &name, &value) {
                 Ok(()) => {
                     checked.insert(name, value);
                 }
@@ -176,7 +191,7 @@ impl Check {
         checked
     }
 
-    fn number(
+    pub(crate) fn number(
         &mut self,
         path: &str,
         value: Option<u64>,
@@ -208,8 +223,8 @@ impl Check {
 }
 
 /// Asks librdkafka itself about one property. What it says is not quoted: it repeats values.
-fn check_property(name: &str, value: &str) -> Result<(), String> {
-    if let Some((_, instead)) = OWNED.iter().find(|(owned, _)| *owned == name) {
+fn check_property(owned: &[(&str, &str)], name: &str, value: &str) -> Result<(), String> {
+    if let Some((_, instead)) = owned.iter().find(|(owned, _)| *owned == name) {
         return Err(format!("belongs to the plugin: {instead}"));
     }
     if name.contains('\0') || value.contains('\0') {

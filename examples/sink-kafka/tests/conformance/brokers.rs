@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::message::OwnedMessage;
+use rdkafka::message::{Header, OwnedHeaders, OwnedMessage};
 use rdkafka::mocking::MockCluster;
-use rdkafka::producer::DefaultProducerContext;
+use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer as _};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use sink_testkit::conformance::FixtureError;
@@ -19,8 +20,12 @@ use tokio::time::Instant;
 /// How long brokers in this process may take for anything.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The one partition of every topic.
-const PARTITION: i32 = 0;
+/// A record as a producer of its own stores it.
+pub(crate) struct RawRecord {
+    pub(crate) key: Option<String>,
+    pub(crate) payload: Bytes,
+    pub(crate) headers: Vec<(String, String)>,
+}
 
 type Command = Box<dyn FnOnce(&mut State) + Send>;
 
@@ -36,8 +41,12 @@ struct State {
     /// `None`: real ones.
     mock: Option<MockCluster<'static, DefaultProducerContext>>,
     consumer: BaseConsumer,
-    /// What was read already, by topic.
-    read: BTreeMap<String, Vec<OwnedMessage>>,
+    /// What was read already, by topic and partition.
+    read: BTreeMap<(String, i32), Vec<OwnedMessage>>,
+    /// Made for the first record that is put.
+    producer: Option<BaseProducer>,
+    /// Who asks for the offsets of a group, by group.
+    members: BTreeMap<String, BaseConsumer>,
 }
 
 impl Brokers {
@@ -92,9 +101,41 @@ impl Brokers {
         Ok(answered.await?)
     }
 
-    pub(crate) async fn create(&self, topic: &str) -> Result<(), FixtureError> {
+    pub(crate) async fn create(&self, topic: &str, partitions: i32) -> Result<(), FixtureError> {
         let topic = topic.to_owned();
-        self.ask(move |state| state.create(&topic)).await?
+        self.ask(move |state| state.create(&topic, partitions))
+            .await?
+    }
+
+    /// Stores records, in order.
+    pub(crate) async fn put(
+        &self,
+        topic: &str,
+        records: Vec<RawRecord>,
+    ) -> Result<(), FixtureError> {
+        let topic = topic.to_owned();
+        self.ask(move |state| state.put(&topic, &records)).await?
+    }
+
+    /// How many records a group has not consumed.
+    pub(crate) async fn lag(&self, topic: &str, group: &str) -> Result<usize, FixtureError> {
+        let (topic, group) = (topic.to_owned(), group.to_owned());
+        self.ask(move |state| state.lag(&topic, &group)).await?
+    }
+
+    /// Keeps everybody from a topic.
+    pub(crate) fn forbid(&self, topic: &str) {
+        let topic = topic.to_owned();
+        let (told, heard) = mpsc::channel();
+        let command: Command = Box::new(move |state| {
+            if let Some(mock) = &state.mock {
+                let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+                mock.topic_error(&topic, error).unwrap();
+            }
+            let _ = told.send(());
+        });
+        self.commands.send(command).unwrap();
+        heard.recv().unwrap();
     }
 
     /// Refuses the next request to store something.
@@ -159,12 +200,14 @@ impl State {
             mock,
             consumer,
             read: BTreeMap::new(),
+            producer: None,
+            members: BTreeMap::new(),
         }
     }
 
-    fn create(&self, topic: &str) -> Result<(), FixtureError> {
+    fn create(&self, topic: &str, partitions: i32) -> Result<(), FixtureError> {
         if let Some(mock) = &self.mock {
-            return Ok(mock.create_topic(topic, PARTITION + 1, 1)?);
+            return Ok(mock.create_topic(topic, partitions, 1)?);
         }
         let admin: AdminClient<_> = ClientConfig::new()
             .set("bootstrap.servers", &self.address)
@@ -172,7 +215,7 @@ impl State {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let topic = NewTopic::new(topic, PARTITION + 1, TopicReplication::Fixed(1));
+        let topic = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         for created in runtime.block_on(admin.create_topics([&topic], &options))? {
             created
@@ -181,14 +224,33 @@ impl State {
         Ok(())
     }
 
+    fn partitions(&self, topic: &str) -> Result<Vec<i32>, FixtureError> {
+        let metadata = self.consumer.fetch_metadata(Some(topic), PATIENCE)?;
+        let topics = metadata.topics().iter();
+        let partitions = topics.flat_map(|topic| topic.partitions());
+        Ok(partitions.map(|partition| partition.id()).collect())
+    }
+
     fn stored(&mut self, topic: &str) -> Result<Vec<OwnedMessage>, FixtureError> {
-        let known = self.read.entry(topic.to_owned()).or_default();
-        let (_, end) = self.consumer.fetch_watermarks(topic, PARTITION, PATIENCE)?;
+        let mut all = Vec::new();
+        for partition in self.partitions(topic)? {
+            all.extend(self.stored_in(topic, partition)?);
+        }
+        Ok(all)
+    }
+
+    fn stored_in(
+        &mut self,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Vec<OwnedMessage>, FixtureError> {
+        let known = self.read.entry((topic.to_owned(), partition)).or_default();
+        let (_, end) = self.consumer.fetch_watermarks(topic, partition, PATIENCE)?;
         let end = usize::try_from(end)?;
         if known.len() < end {
             let mut from = TopicPartitionList::new();
             let offset = Offset::Offset(i64::try_from(known.len())?);
-            from.add_partition_offset(topic, PARTITION, offset)?;
+            from.add_partition_offset(topic, partition, offset)?;
             self.consumer.assign(&from)?;
         }
         let begun = Instant::now();
@@ -202,5 +264,64 @@ impl State {
             }
         }
         Ok(known.clone())
+    }
+
+    fn put(&mut self, topic: &str, records: &[RawRecord]) -> Result<(), FixtureError> {
+        let producer = match self.producer.take() {
+            Some(producer) => producer,
+            None => ClientConfig::new()
+                .set("bootstrap.servers", &self.address)
+                .set("linger.ms", "0")
+                .set("reconnect.backoff.ms", "10")
+                .set("reconnect.backoff.max.ms", "100")
+                .create()?,
+        };
+        for record in records {
+            let mut headers = OwnedHeaders::new();
+            for (name, value) in &record.headers {
+                headers = headers.insert(Header {
+                    key: name,
+                    value: Some(value),
+                });
+            }
+            let mut message = BaseRecord::to(topic)
+                .payload(&*record.payload)
+                .headers(headers);
+            if let Some(key) = &record.key {
+                message = message.key(key.as_bytes());
+            }
+            producer.send(message).map_err(|(error, _)| error)?;
+        }
+        let flushed = producer.flush(PATIENCE);
+        self.producer = Some(producer);
+        Ok(flushed?)
+    }
+
+    fn lag(&mut self, topic: &str, group: &str) -> Result<usize, FixtureError> {
+        if !self.members.contains_key(group) {
+            let member = ClientConfig::new()
+                .set("bootstrap.servers", &self.address)
+                .set("group.id", group)
+                .set("reconnect.backoff.ms", "10")
+                .set("reconnect.backoff.max.ms", "100")
+                .create()?;
+            self.members.insert(group.to_owned(), member);
+        }
+        let member = &self.members[group];
+        let mut asked = TopicPartitionList::new();
+        for partition in self.partitions(topic)? {
+            asked.add_partition(topic, partition);
+        }
+        let mut lag = 0;
+        for partition in member.committed_offsets(asked, PATIENCE)?.elements() {
+            let number = partition.partition();
+            let (_, end) = self.consumer.fetch_watermarks(topic, number, PATIENCE)?;
+            let committed = match partition.offset() {
+                Offset::Offset(offset) => offset,
+                _ => 0,
+            };
+            lag += usize::try_from(end - committed)?;
+        }
+        Ok(lag)
     }
 }

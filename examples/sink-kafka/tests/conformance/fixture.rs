@@ -83,7 +83,7 @@ impl SinkFixture for TopicFixture {
 
     async fn create(&self, name: &str) -> Result<Destination, FixtureError> {
         let name = format!("{}{name}", self.prefix);
-        self.brokers.create(&name).await?;
+        self.brokers.create(&name, 1).await?;
         Ok(Destination::new(name))
     }
 

@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod consuming;
 mod delivery;
 mod faults;
 mod lifecycle;

@@ -1,0 +1,150 @@
+//! A delivery of a record and its settlement.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dispatch_api::{Delivery, ErrorClass, Outcome, Received, SettleError, Settlement, SinkError};
+use rdkafka::error::RDKafkaErrorCode as Code;
+use tokio::time::{Instant, timeout_at};
+
+use super::client::lock;
+use super::offsets::Place;
+use super::receive::Shared;
+use super::record::StoredRecord;
+use crate::classify;
+
+/// How long a record rests that was left unsettled, so that it does not come over and over.
+const REST: Duration = Duration::from_secs(1);
+
+/// One record, out until it is settled or dropped.
+pub(super) struct KafkaDelivery {
+    pub(super) shared: Arc<Shared>,
+    pub(super) place: Place,
+    pub(super) record: StoredRecord,
+    pub(super) received: Received,
+    /// It waits to be handed out again, and this is not the delivery of it any more.
+    pub(super) is_back: AtomicBool,
+}
+
+impl KafkaDelivery {
+    async fn carry_out(&self, settlement: Settlement) -> Result<(), SettleError> {
+        if !lock(&self.shared.offsets).is_held(self.place) {
+            return Err(SettleError::Lost(None));
+        }
+        let deadline = Instant::now() + self.shared.timeout;
+        let is_spent = self.is_spent();
+        match settlement {
+            Settlement::Ack => {}
+            Settlement::Retry | Settlement::RetryAfter(_) | Settlement::Drop if is_spent => {
+                self.bury(deadline).await?;
+            }
+            Settlement::Retry => self.copy(Duration::ZERO, deadline).await?,
+            Settlement::RetryAfter(delay) => self.copy(delay, deadline).await?,
+            Settlement::Drop => {}
+        }
+        self.commit(deadline).await
+    }
+
+    /// Whether a policy takes it out now.
+    fn is_spent(&self) -> bool {
+        let policy = self.shared.dead_letter.as_ref();
+        policy.is_some_and(|policy| policy.is_spent(&self.record))
+    }
+
+    /// Moves the record to the dead-letter topic.
+    pub(super) async fn bury(&self, deadline: Instant) -> Result<(), SettleError> {
+        let Some(policy) = &self.shared.dead_letter else {
+            return Ok(());
+        };
+        let buried = policy.bury(&self.record, deadline).await;
+        let code = buried.as_ref().map_or_else(SinkError::code, |()| "");
+        self.shared.telemetry.dead_lettered(code);
+        buried.map_err(SettleError::from)
+    }
+
+    async fn copy(&self, delay: Duration, deadline: Instant) -> Result<(), SettleError> {
+        let Some(copies) = &self.shared.copies else {
+            return Err(SettleError::from(SinkError::config(
+                "NoRetrySink",
+                "Kafka gives nothing back, so that a retry is a copy: set out_retry to the sink \
+                 that publishes it",
+            )));
+        };
+        let published = copies.publish(&self.record, delay, deadline).await;
+        published.map_err(SettleError::from)
+    }
+
+    /// The record is done: up to where all are, that is committed.
+    pub(super) async fn commit(&self, deadline: Instant) -> Result<(), SettleError> {
+        let place = self.place;
+        let done = lock(&self.shared.offsets).done(place);
+        let position = match done {
+            Err(_) => return Err(SettleError::Lost(None)),
+            // Those before it are out: theirs is the commit that counts for it too.
+            Ok(None) => return Ok(()),
+            Ok(Some(position)) => position,
+        };
+        let answer = self.shared.commits.commit(place, position);
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(code))) => Err(self.not_committed(code)),
+            Ok(Err(_)) => Err(SettleError::Lost(None)),
+            Err(_) => Err(SettleError::from(SinkError::transient(
+                Outcome::Unknown,
+                "Timeout",
+                "no answer to the commit in time",
+            ))),
+        }
+    }
+
+    fn not_committed(&self, code: Code) -> SettleError {
+        let error = classify::commit_failed(code, &self.shared.topic);
+        match error.class() {
+            // The brokers know this member no more, or not as the partition's.
+            ErrorClass::Permanent => SettleError::Lost(Some(error.into())),
+            _ => error.into(),
+        }
+    }
+}
+
+#[async_trait]
+impl Delivery for KafkaDelivery {
+    fn received(&self) -> &Received {
+        &self.received
+    }
+
+    async fn settle(self: Box<Self>, settlement: Settlement) -> Result<(), SettleError> {
+        let result = self.carry_out(settlement).await;
+        let code = result.as_ref().map_or_else(SettleError::code, |()| "");
+        self.shared.telemetry.settled(settlement.as_str(), code);
+        result
+    }
+
+    async fn give_back(self: Box<Self>) -> Result<(), SettleError> {
+        self.is_back.store(true, Ordering::Relaxed);
+        let is_back = self
+            .shared
+            .put_back(self.place, &self.record, Duration::ZERO);
+        is_back.then_some(()).ok_or(SettleError::Lost(None))
+    }
+}
+
+impl Drop for KafkaDelivery {
+    fn drop(&mut self) {
+        if !self.is_back.load(Ordering::Relaxed) {
+            // Has no effect on what is done, or is lost.
+            self.shared.put_back(self.place, &self.record, REST);
+        }
+    }
+}
+
+impl fmt::Debug for KafkaDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaDelivery")
+            .field("received", &self.received)
+            .finish_non_exhaustive()
+    }
+}

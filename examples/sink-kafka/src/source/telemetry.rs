@@ -1,0 +1,71 @@
+//! What a source tells of its messages: the metrics of the README's table.
+
+use metrics::{Label, SharedString, counter};
+
+/// Tells of the messages of one group.
+#[derive(Clone, Debug)]
+pub(super) struct SourceTelemetry {
+    topic: SharedString,
+    group: SharedString,
+}
+
+impl SourceTelemetry {
+    pub(super) fn new(topic: &str, group: &str) -> Self {
+        Self {
+            topic: SharedString::from(topic.to_owned()),
+            group: SharedString::from(group.to_owned()),
+        }
+    }
+
+    /// Messages were handed out; `code` is empty where they can be handled.
+    pub(super) fn received(&self, messages: usize, code: &'static str) {
+        if messages == 0 {
+            return;
+        }
+        let mut labels = vec![
+            Label::from_static_parts("messaging_system", "kafka"),
+            Label::from_static_parts("messaging_operation_name", "receive"),
+            Label::from_static_parts("error_type", code),
+        ];
+        labels.extend(self.labels());
+        counter!("messaging_client_consumed_messages_total", labels).increment(messages as u64);
+    }
+
+    /// A receive failed.
+    pub(super) fn receive_failed(&self, code: &str) {
+        let mut labels = vec![Label::new("error_type", code.to_owned())];
+        labels.extend(self.labels());
+        counter!("ankusa_kafka_receive_errors_total", labels).increment(1);
+    }
+
+    /// A delivery was settled, or was not; `code` is empty where it was.
+    pub(super) fn settled(&self, settlement: &'static str, code: &str) {
+        let mut labels = vec![
+            Label::from_static_parts("settlement", settlement),
+            Label::new("error_type", code.to_owned()),
+        ];
+        labels.extend(self.labels());
+        counter!("ankusa_kafka_settlements_total", labels).increment(1);
+    }
+
+    /// A spent message was moved to the dead-letter topic, or was not; `code` is empty where
+    /// it was.
+    pub(super) fn dead_lettered(&self, code: &str) {
+        let mut labels = vec![Label::new("error_type", code.to_owned())];
+        labels.extend(self.labels());
+        counter!("ankusa_kafka_dead_letters_total", labels).increment(1);
+    }
+
+    /// A partition went to another member of the group.
+    pub(super) fn revoked(&self) {
+        let labels = Vec::from(self.labels());
+        counter!("ankusa_kafka_revoked_partitions_total", labels).increment(1);
+    }
+
+    fn labels(&self) -> [Label; 2] {
+        [
+            Label::new("messaging_destination_name", self.topic.clone()),
+            Label::new("messaging_consumer_group_name", self.group.clone()),
+        ]
+    }
+}
