@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use dispatch_api::{ErrorClass, Guarantees, Ordering, Outcome};
 use sink_testkit::conformance::{
-    Adapter, Capability, Divergence, ErrorRow, FaultKind, FixtureError, Profile, SinkFixture,
+    Adapter, Capability, ErrorRow, FaultKind, FixtureError, Profile, SinkFixture,
 };
 use tokio::runtime::Handle;
 
@@ -40,21 +40,6 @@ impl Adapter for Mocked {
         vec![profile(SINGLE), profile(SHARED)]
     }
 
-    fn divergences(&self, _profile: &Profile) -> Vec<Divergence> {
-        const IN_TURNS: &str = "a broker takes the requests of a connection in turns, and a \
-                                client has one connection to it";
-        [
-            "a_blocked_key_does_not_block_others",
-            "a_held_delivery_does_not_block_an_unrelated_one",
-            "cancel_while_the_request_is_held",
-        ]
-        .map(|case| Divergence {
-            case,
-            reason: IN_TURNS,
-        })
-        .to_vec()
-    }
-
     async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
         Ok(Box::new(
             TopicFixture::mocked(&self.runtime, &profile.mode).await?,
@@ -64,7 +49,8 @@ impl Adapter for Mocked {
 
 /// What the client tries again by itself is no fault that a delivery sees: a lost request or
 /// reply, and the refusals that the brokers take back in time. After a silence its own timers
-/// decide when it goes on.
+/// decide when it goes on. A broker takes the requests of a connection in turns, and the client
+/// has one connection to it, so that what is held holds up the rest.
 fn profile(mode: &str) -> Profile {
     let mut profile = anywhere(mode)
         .with_capabilities([Capability::Restart])
