@@ -22,6 +22,8 @@ use crate::config::KafkaSinkConfig;
 pub(crate) struct Producers {
     config: KafkaSinkConfig,
     slot: Mutex<Slot>,
+    /// Of all its producers, whose credentials are the same.
+    are_credentials_refused: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -36,6 +38,7 @@ impl Producers {
         Self {
             config,
             slot: Mutex::default(),
+            are_credentials_refused: Arc::default(),
         }
     }
 
@@ -44,8 +47,8 @@ impl Producers {
     ///
     /// # Errors
     ///
-    /// `Config` when the topic is not there or not allowed, `Transient` when no broker
-    /// can be asked. Nothing was sent.
+    /// `Config` when the topic is not there or not allowed or the credentials are refused,
+    /// `Transient` when no broker can be asked. Nothing was sent.
     pub(crate) async fn ready(&self, deadline: Instant) -> Result<Arc<Producer>, SinkError> {
         let asked = Instant::now();
         let looking = async {
@@ -56,7 +59,10 @@ impl Producers {
                 .filter(|current| current.fatal().is_none());
             let producer = match working {
                 Some(current) => current,
-                None => Arc::new(Producer::new(&self.config)?),
+                None => {
+                    let refused = Arc::clone(&self.are_credentials_refused);
+                    Arc::new(Producer::new(&self.config, refused)?)
+                }
             };
             slot.current = Some(Arc::clone(&producer));
             if producer.has_found_topic() {
@@ -75,9 +81,16 @@ impl Producers {
                 }
             }
         };
-        timeout_at(deadline, looking)
-            .await
-            .unwrap_or_else(|_| Err(classify::not_connected(None)))
+        // Clients that are refused go on to ask, so that time is over before they are heard.
+        timeout_at(deadline, looking).await.unwrap_or_else(|_| {
+            Err(match self.are_credentials_refused.load(Ordering::Acquire) {
+                true => {
+                    let topic = self.config.topic();
+                    classify::failed(Code::Authentication, topic, false, Duration::ZERO)
+                }
+                false => classify::not_connected(None),
+            })
+        })
     }
 
     /// Stores a record, and returns when the brokers have acknowledged it. `pause` is for a
@@ -189,8 +202,10 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    fn new(config: &KafkaSinkConfig) -> Result<Self, SinkError> {
-        let are_credentials_refused = Arc::new(AtomicBool::new(false));
+    fn new(
+        config: &KafkaSinkConfig,
+        are_credentials_refused: Arc<AtomicBool>,
+    ) -> Result<Self, SinkError> {
         let context = Context {
             are_credentials_refused: Arc::clone(&are_credentials_refused),
         };

@@ -85,7 +85,7 @@ impl KafkaSink {
         } = delivery;
         match offset {
             // The brokers had the message already and do not say where.
-            i64::MIN..=-1 => Receipt::new().with_provider_id(format!("{topic}/{partition}")),
+            i64::MIN..=-1 => Receipt::new(),
             _ => Receipt::new()
                 .with_provider_id(format!("{topic}/{partition}/{offset}"))
                 .with_sequence(offset.to_string()),

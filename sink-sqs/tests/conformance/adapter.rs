@@ -5,14 +5,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use dispatch_api::{ErrorClass, Guarantees, Ordering, Outcome};
 use sink_testkit::conformance::{
-    Adapter, Batching, Capability, ErrorRow, FaultKind, FixtureError, Profile, SinkFixture,
+    Adapter, Batching, Capability, ErrorRow, FaultKind, FixtureError, KeyParts, Profile,
+    SinkFixture,
 };
 
 use crate::fixture::QueueFixture;
 
-const MODES: [&str; 4] = [
+const MODES: [&str; 5] = [
     "standard-batched",
     "standard-single",
+    // A standard queue that is told whose each message is.
+    "fair-batched",
     "fifo-batched",
     "fifo-single",
 ];
@@ -59,6 +62,9 @@ fn profile(mode: &str) -> Profile {
             Capability::RefusesControlCharacters,
             Capability::DestinationLimit,
             Capability::Restart,
+            Capability::IdleClose,
+            Capability::CredentialSource,
+            Capability::ParallelRequests,
             Capability::ForbiddenDestination,
             Capability::Conflicts,
             Capability::Credentials,
@@ -71,6 +77,10 @@ fn profile(mode: &str) -> Profile {
     profile.error_table = error_table();
     if is_fifo {
         profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
+    }
+    if mode.starts_with("fair") {
+        profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
+        profile.key = KeyParts::Tenant;
     }
     if is_batched {
         profile = profile.with_capabilities([Capability::Ceilings]);

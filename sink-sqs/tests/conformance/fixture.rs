@@ -1,12 +1,14 @@
 //! A server of its own for each case.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dispatch_api::SinkPlugin;
+use dispatch_api::{HostServices, SinkPlugin};
 use serde_json::{Value, json};
 use sink_testkit::conformance::{
     Destination, FaultScript, FixtureError, Profile, SinkFixture, StoredMessage,
@@ -18,22 +20,65 @@ use crate::script::{Script, seen, sends};
 const SECRET: &str = "harbor-s3cret-41c09be77d2f4a";
 const OTHER_SECRET: &str = "depot-s3cret-9d07ac15e3b862";
 
+/// What options hold.
+const OWN: [(&str, &str); 2] = [("AKIDHARBOR", SECRET), ("AKIDDEPOT", OTHER_SECRET)];
+/// What the file of shared credentials has, one after the other.
+const ROTATED: [(&str, &str); 3] = [
+    ("AKIDQUAY1", "quay-s3cret-58a1f0b3c7d924"),
+    ("AKIDQUAY2", "quay-s3cret-e90d4c12ab7f36"),
+    ("AKIDQUAY3", "quay-s3cret-07b6d83f5e2a91"),
+];
+
 pub(crate) struct QueueFixture {
     server: Arc<SqsServer>,
     script: Script,
     is_fifo: bool,
+    is_fair: bool,
     is_batched: bool,
+    /// Where a sink finds keys that its options do not hold.
+    shared_credentials: TempFile,
+    /// How often those were replaced.
+    rotations: AtomicUsize,
+}
+
+/// Every key that the server knows at first.
+fn known() -> impl Iterator<Item = Credentials> {
+    let all = OWN.into_iter().chain(ROTATED);
+    all.map(|(key, secret)| Credentials::new(key, secret))
+}
+
+/// A file of this case's own.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sink-sqs-conformance-{}-{count}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    /// Has the profile `depot` with these keys, or no profile.
+    fn write(&self, keys: Option<(&str, &str)>) -> std::io::Result<()> {
+        let profile = keys.map(|(key, secret)| {
+            format!("[depot]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
+        });
+        std::fs::write(&self.0, profile.unwrap_or_default())
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        // One that was never written is not there.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 impl QueueFixture {
     pub(crate) async fn start(profile: &Profile) -> Result<Self, FixtureError> {
-        let server = SqsServer::builder()
-            .credentials([
-                Credentials::new("AKIDHARBOR", SECRET),
-                Credentials::new("AKIDDEPOT", OTHER_SECRET),
-            ])
-            .start()
-            .await?;
+        let server = SqsServer::builder().credentials(known()).start().await?;
+        let shared_credentials = TempFile::new();
+        shared_credentials.write(Some(ROTATED[0]))?;
         let server = Arc::new(server);
         Ok(Self {
             script: Script {
@@ -42,6 +87,9 @@ impl QueueFixture {
             },
             server,
             is_fifo: profile.mode.starts_with("fifo"),
+            is_fair: profile.mode.starts_with("fair"),
+            shared_credentials,
+            rotations: AtomicUsize::new(0),
             is_batched: profile.batching.is_some(),
         })
     }
@@ -52,22 +100,32 @@ impl QueueFixture {
     }
 
     fn options_of(&self, destination: &Destination, key: &str, secret: &str) -> Value {
-        json!({
-            "queue_url": self.server.queue_url(destination.name()),
-            "region": "us-east-1",
-            "access_key_id": key,
-            "secret_access_key": secret,
-            "batch": self.is_batched,
-        })
+        let mut options = self.options_without_keys(destination);
+        options["access_key_id"] = key.into();
+        options["secret_access_key"] = secret.into();
+        options
     }
 
-    /// Whose credentials sent each envelope, by the record of requests.
+    fn options_without_keys(&self, destination: &Destination) -> Value {
+        let mut options = json!({
+            "queue_url": self.server.queue_url(destination.name()),
+            "region": "us-east-1",
+            "batch": self.is_batched,
+        });
+        if self.is_fair {
+            options["message_group_id"] = "{tenant_id}".into();
+        }
+        options
+    }
+
+    /// Whose credentials sent each envelope, by the record of requests: the last of them where
+    /// others were refused.
     fn senders(&self) -> BTreeMap<String, String> {
         let mut senders = BTreeMap::new();
         for request in sends(&self.server).iter().map(seen) {
             if let Some(signer) = request.signed_by {
                 for envelope in request.envelopes {
-                    senders.entry(envelope).or_insert_with(|| signer.clone());
+                    senders.insert(envelope, signer.clone());
                 }
             }
         }
@@ -79,6 +137,17 @@ impl QueueFixture {
 impl SinkFixture for QueueFixture {
     fn plugin(&self) -> &'static SinkPlugin {
         &sink_sqs::PLUGIN
+    }
+
+    fn services(&self) -> HostServices {
+        let file = self.shared_credentials.0.display().to_string();
+        HostServices::new().with_environment(move |name| match name {
+            "AWS_SHARED_CREDENTIALS_FILE" => Some(file.clone()),
+            "AWS_CONFIG_FILE" => Some("/dev/null".to_owned()),
+            // Whoever runs the tests may have keys of their own.
+            name if name.starts_with("AWS_") => None,
+            name => std::env::var(name).ok(),
+        })
     }
 
     async fn create(&self, name: &str) -> Result<Destination, FixtureError> {
@@ -113,6 +182,32 @@ impl SinkFixture for QueueFixture {
     fn other_credentials(&self, destination: &Destination) -> Option<(Value, String)> {
         let options = self.options_of(destination, "AKIDDEPOT", OTHER_SECRET);
         Some((options, "AKIDDEPOT".to_owned()))
+    }
+
+    fn sourced(&self, destination: &Destination) -> Option<Value> {
+        let mut options = self.options_without_keys(destination);
+        options["profile"] = "depot".into();
+        Some(options)
+    }
+
+    async fn take_credentials(&self) -> Result<(), FixtureError> {
+        Ok(self.shared_credentials.write(None)?)
+    }
+
+    async fn replace_credentials(&self) -> Result<String, FixtureError> {
+        let last = self.rotations.fetch_add(1, Ordering::SeqCst);
+        let (key, secret) = ROTATED[last + 1];
+        self.shared_credentials.write(Some((key, secret)))?;
+        let now = self.server.clock().now();
+        self.server
+            .set_credentials(known().enumerate().map(|(place, known)| {
+                // Those of the options go on.
+                match place.checked_sub(OWN.len()) {
+                    Some(place) if place <= last => known.expiring_at(now),
+                    _ => known,
+                }
+            }));
+        Ok(key.to_owned())
     }
 
     fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
@@ -169,6 +264,10 @@ impl SinkFixture for QueueFixture {
         self.server.all_connections_closed().await;
         self.server.close_idle_after(None);
         Ok(())
+    }
+
+    async fn close_idle(&self) -> Result<(), FixtureError> {
+        self.restart().await
     }
 
     fn advance(&self, by: Duration) {

@@ -1,5 +1,6 @@
 //! What the sink declares where only the destination itself can be asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,15 +9,18 @@ use sink_testkit::conformance::{
     Adapter, Batching, Capability, Divergence, FixtureError, Profile, SinkFixture,
 };
 
-use crate::divergences;
-use crate::emulator::EmulatorFixture;
-use crate::plain::Named;
+use super::divergences;
+use super::emulator::EmulatorFixture;
+use super::plain::{Named, Queues};
 
 /// What emulators take at most.
 const MAX_MESSAGE_BYTES: usize = 262_144;
 
 /// The sink on an emulator.
-pub(crate) struct Live(pub(crate) Named);
+pub(crate) struct Live {
+    pub(crate) named: Named,
+    pub(crate) queues: Arc<Queues>,
+}
 
 #[async_trait]
 impl Adapter for Live {
@@ -36,15 +40,16 @@ impl Adapter for Live {
     }
 
     fn unavailable(&self) -> Option<String> {
-        self.0.unavailable()
+        self.named.unavailable()
     }
 
     fn divergences(&self, profile: &Profile) -> Vec<Divergence> {
-        divergences::of(&self.0.emulator, &profile.mode)
+        divergences::of(&self.named.emulator, &profile.mode)
     }
 
     async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
-        Ok(Box::new(EmulatorFixture::new(self.0.url(), profile)?))
+        let queues = Arc::clone(&self.queues);
+        Ok(Box::new(EmulatorFixture::new(queues, profile)?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Queues of an emulator as the suite of sinks sees them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use dispatch_api::SinkPlugin;
@@ -8,9 +9,7 @@ use serde_json::{Value, json};
 use sink_testkit::conformance::{Destination, FixtureError, Profile, SinkFixture, StoredMessage};
 use tokio::sync::Mutex;
 
-use crate::plain::Emulator;
-
-const SECRET: &str = "harbor-s3cret-41c09be77d2f4a";
+use super::plain::{Emulator, KEY, Queues, SECRET};
 
 pub(crate) struct EmulatorFixture {
     emulator: Emulator,
@@ -20,9 +19,9 @@ pub(crate) struct EmulatorFixture {
 }
 
 impl EmulatorFixture {
-    pub(crate) fn new(url: String, profile: &Profile) -> Result<Self, FixtureError> {
+    pub(crate) fn new(queues: Arc<Queues>, profile: &Profile) -> Result<Self, FixtureError> {
         Ok(Self {
-            emulator: Emulator::new(url, profile.mode.starts_with("fifo"))?,
+            emulator: Emulator::new(queues, profile.mode.starts_with("fifo"))?,
             is_batched: profile.batching.is_some(),
             read: Mutex::default(),
         })
@@ -49,9 +48,9 @@ impl SinkFixture for EmulatorFixture {
     fn options(&self, destination: &Destination) -> Value {
         json!({
             "queue_url": self.emulator.queue_url(destination),
-            "endpoint": self.emulator.url,
+            "endpoint": self.emulator.url(),
             "region": "us-east-1",
-            "access_key_id": "AKIDHARBOR",
+            "access_key_id": KEY,
             "secret_access_key": SECRET,
             "max_message_bytes": 262_144,
             "batch": self.is_batched,

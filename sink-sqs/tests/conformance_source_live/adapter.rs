@@ -1,19 +1,24 @@
 //! The queue as a source on an emulator: no faults, and nothing done behind its back.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sink_testkit::conformance::source::{SourceAdapter, SourceFixture, SourceProfile};
 use sink_testkit::conformance::{Divergence, FixtureError};
 
 use crate::divergences;
 use crate::fixture::EmulatorFixture;
-use crate::plain::Named;
+use crate::plain::{Named, Queues};
 use crate::profile::{MODES, queue_profile};
 
 /// What emulators take at most.
 const MAX_MESSAGE_BYTES: usize = 262_144;
 
 /// The source on an emulator.
-pub(crate) struct Live(pub(crate) Named);
+pub(crate) struct Live {
+    pub(crate) named: Named,
+    pub(crate) queues: Arc<Queues>,
+}
 
 #[async_trait]
 impl SourceAdapter for Live {
@@ -32,17 +37,18 @@ impl SourceAdapter for Live {
     }
 
     fn unavailable(&self) -> Option<String> {
-        self.0.unavailable()
+        self.named.unavailable()
     }
 
     fn divergences(&self, profile: &SourceProfile) -> Vec<Divergence> {
-        divergences::of(&self.0.emulator, &profile.mode)
+        divergences::of(&self.named.emulator, &profile.mode)
     }
 
     async fn fixture(
         &self,
         profile: &SourceProfile,
     ) -> Result<Box<dyn SourceFixture>, FixtureError> {
-        Ok(Box::new(EmulatorFixture::new(self.0.url(), profile)?))
+        let queues = Arc::clone(&self.queues);
+        Ok(Box::new(EmulatorFixture::new(queues, profile)?))
     }
 }

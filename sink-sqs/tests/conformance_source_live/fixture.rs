@@ -11,11 +11,9 @@ use sink_testkit::conformance::source::{RawMessage, SourceFixture, SourceOptions
 use sink_testkit::conformance::{Destination, FixtureError, StoredMessage};
 use tokio::sync::Mutex;
 
-use crate::plain::Emulator;
+use crate::plain::{Emulator, KEY, Queues, SECRET};
 use crate::profile::{is_batched, is_fifo};
 use crate::queue::{queue_options, send};
-
-const SECRET: &str = "harbor-s3cret-41c09be77d2f4a";
 
 pub(crate) struct EmulatorFixture {
     emulator: Emulator,
@@ -26,10 +24,10 @@ pub(crate) struct EmulatorFixture {
 }
 
 impl EmulatorFixture {
-    pub(crate) fn new(url: String, profile: &SourceProfile) -> Result<Self, FixtureError> {
+    pub(crate) fn new(queues: Arc<Queues>, profile: &SourceProfile) -> Result<Self, FixtureError> {
         let is_fifo = is_fifo(&profile.mode);
         Ok(Self {
-            emulator: Emulator::new(url, is_fifo)?,
+            emulator: Emulator::new(queues, is_fifo)?,
             is_fifo,
             is_batched: is_batched(&profile.mode),
             read: Mutex::default(),
@@ -76,8 +74,8 @@ impl SourceFixture for EmulatorFixture {
     ) -> Result<Arc<dyn Source>, String> {
         let url = self.emulator.queue_url(destination);
         let mut options = queue_options(&url, options, self.is_batched)?;
-        options["endpoint"] = self.emulator.url.clone().into();
-        options["access_key_id"] = "AKIDHARBOR".into();
+        options["endpoint"] = self.emulator.url().into();
+        options["access_key_id"] = KEY.into();
         options["secret_access_key"] = SECRET.into();
         let queue = SqsQueue::from_options(&options, &HostServices::new());
         Ok(Arc::new(queue.map_err(|problems| problems.to_string())?))

@@ -3,7 +3,7 @@
 //! `SQS_EMULATOR` names it (`moto`, `fauxqs`, `floci`) and `SQS_EMULATOR_URL` says where it
 //! listens; without them no case runs, and `REQUIRE_LIVE=1` makes that a failure. The
 //! emulator is no oracle: where it does otherwise than the service, `divergences.rs` says
-//! so and why.
+//! so and why. The queues of a run are deleted at its end.
 
 mod adapter;
 mod divergences;
@@ -16,6 +16,7 @@ mod profile;
 mod queue;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use sink_testkit::conformance::source;
 
@@ -26,5 +27,10 @@ fn main() -> ExitCode {
         env!("CARGO_MANIFEST_DIR"),
         named.emulator
     );
-    source::main(adapter::Live(named), ledger)
+    let queues = named.queues();
+    let adapter = adapter::Live {
+        named,
+        queues: Arc::clone(&queues),
+    };
+    queues.gone_after(source::main(adapter, ledger))
 }

@@ -19,6 +19,7 @@ mod credentials;
 mod delivery;
 mod extension;
 mod lifecycle;
+mod live_queues;
 mod queue_options;
 mod raw;
 mod receiving;

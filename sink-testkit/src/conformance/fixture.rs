@@ -111,6 +111,36 @@ pub trait SinkFixture: Send + Sync {
         None
     }
 
+    /// The options of a sink that finds its credentials in the fixture's source, with
+    /// [`Capability::CredentialSource`](super::Capability::CredentialSource). The source has
+    /// some from the beginning.
+    fn sourced(&self, _destination: &Destination) -> Option<Value> {
+        None
+    }
+
+    /// Takes what the source of credentials has.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; the case cannot be played.
+    async fn take_credentials(&self) -> Result<(), FixtureError> {
+        Err(FixtureError::new(
+            "this fixture has no source of credentials",
+        ))
+    }
+
+    /// Puts other credentials into the source and ends those before them, which the destination
+    /// refuses from now on. Returns the name under which the destination records the new ones.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; the case cannot be played.
+    async fn replace_credentials(&self) -> Result<String, FixtureError> {
+        Err(FixtureError::new(
+            "this fixture has no source of credentials",
+        ))
+    }
+
     /// The secrets within the options of [`SinkFixture::options`], to be looked for.
     fn secrets(&self, _destination: &Destination) -> Vec<String> {
         Vec::new()
@@ -149,6 +179,16 @@ pub trait SinkFixture: Send + Sync {
         Err(FixtureError::new(
             "this fixture cannot restart its destination",
         ))
+    }
+
+    /// Closes every connection that nobody uses, unannounced, with
+    /// [`Capability::IdleClose`](super::Capability::IdleClose).
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; the case cannot be played.
+    async fn close_idle(&self) -> Result<(), FixtureError> {
+        Err(FixtureError::new("this fixture closes no idle connections"))
     }
 
     /// Moves the destination's clock, with

@@ -39,7 +39,7 @@ pub use fixture::{Adapter, Destination, Divergence, FixtureError, SinkFixture, S
 pub use history::{Duplicates, History};
 pub use ledger::{Ledger, LedgerError};
 pub use observe::{Listening, Observer};
-pub use profile::{Batching, Capability, Clock, ErrorRow, Profile};
+pub use profile::{Batching, Capability, Clock, ErrorRow, KeyParts, Profile};
 pub use run::{CaseReport, run_case, run_case_within};
 pub use runner::main;
 pub use scan::Scanner;

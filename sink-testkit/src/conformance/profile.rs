@@ -30,6 +30,12 @@ pub struct Profile {
     /// How many requests one delivery may take when the destination fails each time.
     /// Default 1.
     pub requests_per_delivery: usize,
+    /// What the key at the destination is made of, with [`Capability::Key`]. Default
+    /// [`KeyParts::TenantAndSource`].
+    pub key: KeyParts,
+    /// For how long after a connection failed or fell silent deliveries may go on to fail, with
+    /// errors that are retried. Default zero: the next delivery succeeds.
+    pub recovery: Duration,
     /// Whether an attribute without a value is carried (`true`) or left out. Default
     /// `true`.
     pub carries_empty_attributes: bool,
@@ -57,6 +63,8 @@ impl Profile {
             batching: None,
             timeout: Duration::from_secs(5),
             requests_per_delivery: 1,
+            key: KeyParts::TenantAndSource,
+            recovery: Duration::ZERO,
             carries_empty_attributes: true,
             carries_text_beyond_ascii: true,
             error_table: Vec::new(),
@@ -89,6 +97,9 @@ impl Profile {
             Capability::PipelinedOrder => self.guarantees.ordering == Ordering::PerKey,
             Capability::Dedup => self.guarantees.dedup_window.is_some(),
             Capability::TextBeyondAscii => self.carries_text_beyond_ascii,
+            Capability::KeyOfSource => {
+                self.has(Capability::Key) && self.key == KeyParts::TenantAndSource
+            }
             Capability::MessageLimit => self.guarantees.max_message_bytes.is_some(),
             _ => self.capabilities.contains(&capability),
         }
@@ -119,7 +130,8 @@ impl Profile {
 
 /// What an adapter can do. Those that follow from the guarantees are declared there:
 /// `Durable`, `Order`, `PipelinedOrder`, `Dedup`, `MessageLimit`; `Batching` by
-/// [`Profile::batching`], and `TextBeyondAscii` by [`Profile::carries_text_beyond_ascii`].
+/// [`Profile::batching`], `TextBeyondAscii` by [`Profile::carries_text_beyond_ascii`], and
+/// `KeyOfSource` by [`Profile::key`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Capability {
@@ -131,6 +143,8 @@ pub enum Capability {
     Order,
     /// Deliveries of one key keep the order of their first poll.
     PipelinedOrder,
+    /// A request without a reply holds up no other request of the sink.
+    ParallelRequests,
     /// Repeats are recognised within a window.
     Dedup,
     /// There is a largest message.
@@ -147,12 +161,18 @@ pub enum Capability {
     DestinationLimit,
     /// The fixture can restart the destination.
     Restart,
+    /// The fixture plays a destination that closes connections which nobody uses.
+    IdleClose,
+    /// The sink finds its credentials in a source of the fixture's.
+    CredentialSource,
     /// The fixture has a destination that refuses these credentials.
     ForbiddenDestination,
     /// The options hold credentials, and the destination records whose request it was.
     Credentials,
     /// The ordering key, or the group for fairness, is seen at the destination.
     Key,
+    /// The source is a part of the key.
+    KeyOfSource,
     /// A key has a length and an alphabet, and what does not fit is refused.
     BoundedKey,
     /// The fixture moves the destination's clock.
@@ -179,6 +199,7 @@ impl Capability {
             Self::Durable => "durability",
             Self::Order => "order by key",
             Self::PipelinedOrder => "order of deliveries that are not awaited",
+            Self::ParallelRequests => "requests beside each other",
             Self::Dedup => "deduplication",
             Self::MessageLimit => "a largest message",
             Self::TextBeyondAscii => "attributes beyond ASCII",
@@ -187,9 +208,12 @@ impl Capability {
             Self::RefusesControlCharacters => "refusing control characters",
             Self::DestinationLimit => "a limit of the destination",
             Self::Restart => "restarting the destination",
+            Self::IdleClose => "closing idle connections",
+            Self::CredentialSource => "a source of credentials",
             Self::ForbiddenDestination => "a forbidden destination",
             Self::Credentials => "credentials in the options",
             Self::Key => "a key at the destination",
+            Self::KeyOfSource => "a source in the key",
             Self::BoundedKey => "a bounded key",
             Self::MovableClock => "moving the destination's clock",
             Self::Ceilings => "ceilings of what waits",
@@ -197,6 +221,30 @@ impl Capability {
             Self::Telemetry => "messaging metrics and spans",
             Self::Description => "a description",
             Self::Conflicts => "options that contradict each other",
+        }
+    }
+}
+
+/// What a key is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyParts {
+    /// Tenant and source: `acme/github`, and `/github` without a tenant.
+    TenantAndSource,
+    /// The tenant alone, so that its messages are told from those of others: `acme`, and no
+    /// key without a tenant.
+    Tenant,
+}
+
+impl KeyParts {
+    /// The key of a message.
+    #[must_use]
+    pub fn key(self, tenant: Option<&str>, source: &str) -> Option<String> {
+        match self {
+            Self::TenantAndSource => Some(format!("{}/{source}", tenant.unwrap_or_default())),
+            Self::Tenant => tenant
+                .filter(|tenant| !tenant.is_empty())
+                .map(str::to_owned),
         }
     }
 }

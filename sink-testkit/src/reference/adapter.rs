@@ -15,7 +15,7 @@ use super::mutants::Mutant;
 use super::plugin::{WORLD, World};
 use crate::conformance::{
     Adapter, Batching, Capability, Clock, Destination, ErrorRow, FaultKind, FaultScript,
-    FixtureError, Profile, SinkFixture, StoredMessage,
+    FixtureError, KeyParts, Profile, SinkFixture, StoredMessage,
 };
 
 /// The reference adapter, honest or broken in one way.
@@ -43,6 +43,7 @@ impl ReferenceAdapter {
     #[must_use]
     pub fn profile(mode: &str) -> Profile {
         let is_ordered = mode.starts_with("ordered");
+        let is_fair = mode == FAIR;
         let is_batched = mode.ends_with("batched");
         let mut guarantees = Guarantees::new(mode != NOT_DURABLE)
             .with_max_message_bytes(MAX_BYTES)
@@ -76,15 +77,25 @@ impl ReferenceAdapter {
                 Capability::Digests,
                 Capability::DestinationLimit,
                 Capability::Restart,
+                Capability::IdleClose,
+                Capability::CredentialSource,
                 Capability::ForbiddenDestination,
                 Capability::Credentials,
                 Capability::MovableClock,
             ])
             .with_faults(FaultKind::ALL);
         profile.error_table = error_table();
-        profile.carries_text_beyond_ascii = mode != TEXT_ONLY;
+        if mode == TEXT_ONLY {
+            profile.carries_text_beyond_ascii = false;
+        } else {
+            profile = profile.with_capabilities([Capability::ParallelRequests]);
+        }
         if is_ordered {
             profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
+        }
+        if is_fair {
+            profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
+            profile.key = KeyParts::Tenant;
         }
         if is_batched {
             profile = profile.with_capabilities([Capability::Ceilings]);
@@ -100,12 +111,14 @@ impl ReferenceAdapter {
     }
 
     /// The modes, from the one that promises the most to those that promise little:
+    /// `fair-batched` names the tenant of each message and keeps no order,
     /// `not-durable` answers before the broker has confirmed, `text-only` has a destination
-    /// that takes only ASCII beside its messages, and `bare` gives no receipts, describes
+    /// that takes only ASCII beside its messages and one request at a time, and `bare` gives no receipts, describes
     /// nothing and has a fixture that plays no faults.
-    pub const MODES: [&str; 7] = [
+    pub const MODES: [&str; 8] = [
         "ordered-batched",
         "ordered-single",
+        FAIR,
         "plain-batched",
         "plain-single",
         NOT_DURABLE,
@@ -114,6 +127,7 @@ impl ReferenceAdapter {
     ];
 }
 
+const FAIR: &str = "fair-batched";
 const NOT_DURABLE: &str = "not-durable";
 const TEXT_ONLY: &str = "text-only";
 const BARE: &str = "bare";
@@ -199,7 +213,11 @@ impl ReferenceFixture {
         });
         match &*self.mode {
             NOT_DURABLE => options["confirm"] = false.into(),
-            TEXT_ONLY => options["ascii_attributes"] = true.into(),
+            TEXT_ONLY => {
+                options["ascii_attributes"] = true.into();
+                options["serial"] = true.into();
+            }
+            FAIR => options["fair"] = true.into(),
             _ => {}
         }
         options
@@ -252,6 +270,24 @@ impl SinkFixture for ReferenceFixture {
         Some((self.options_of(destination, 1), key_id.to_owned()))
     }
 
+    fn sourced(&self, destination: &Destination) -> Option<Value> {
+        let mut options = self.options(destination);
+        let members = options.as_object_mut()?;
+        members.remove("key_id");
+        members.remove("secret");
+        options["vault"] = true.into();
+        Some(options)
+    }
+
+    async fn take_credentials(&self) -> Result<(), FixtureError> {
+        self.broker().empty_vault();
+        Ok(())
+    }
+
+    async fn replace_credentials(&self) -> Result<String, FixtureError> {
+        Ok(self.broker().rotate().to_owned())
+    }
+
     fn secrets(&self, _destination: &Destination) -> Vec<String> {
         let (_, secret) = KEYS[0];
         vec![secret.to_owned()]
@@ -283,6 +319,11 @@ impl SinkFixture for ReferenceFixture {
     }
 
     async fn restart(&self) -> Result<(), FixtureError> {
+        self.broker().restart();
+        Ok(())
+    }
+
+    async fn close_idle(&self) -> Result<(), FixtureError> {
         self.broker().restart();
         Ok(())
     }

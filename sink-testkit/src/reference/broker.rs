@@ -26,11 +26,16 @@ pub(super) const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 /// Where the broker listens.
 pub(super) const HOST: &str = "memory.internal";
 /// Who may send, with what secret.
-pub(super) const KEYS: [(&str, &str); 3] = [
+pub(super) const KEYS: [(&str, &str); 6] = [
     ("key-harbor", "harbor-s3cret-7f2c9d41aa"),
     ("key-depot", "depot-s3cret-b60e88d2c1"),
     ("key-stranger", "stranger-s3cret-19ce34f07b"),
+    ("key-quay-1", "quay-s3cret-58a1f0b3c7"),
+    ("key-quay-2", "quay-s3cret-e90d4c12ab"),
+    ("key-quay-3", "quay-s3cret-07b6d83f5e"),
 ];
+/// The first of the keys that the vault has, one after the other.
+const FIRST_OF_VAULT: usize = 3;
 /// A key that may send nowhere.
 pub(super) const STRANGER: &str = "key-stranger";
 
@@ -53,6 +58,9 @@ struct State {
     advanced: Duration,
     stored: u64,
     requests: u64,
+    /// Which of the keys the vault has; those before it that it had have ended.
+    in_vault: usize,
+    is_vault_empty: bool,
 }
 
 #[derive(Debug)]
@@ -74,6 +82,8 @@ impl Broker {
                 advanced: Duration::ZERO,
                 stored: 0,
                 requests: 0,
+                in_vault: FIRST_OF_VAULT,
+                is_vault_empty: false,
             }),
             script: Script::new(),
             has_stale_connection: AtomicBool::new(false),
@@ -122,6 +132,27 @@ impl Broker {
     /// Ends all connections: the next request finds that out.
     pub fn restart(&self) {
         self.has_stale_connection.store(true, Ordering::SeqCst);
+    }
+
+    /// Key and secret, where whoever asks for them finds the newest.
+    #[must_use]
+    pub fn vault(&self) -> Option<(&'static str, &'static str)> {
+        let state = self.state();
+        (!state.is_vault_empty).then(|| KEYS[state.in_vault])
+    }
+
+    /// Empties the vault.
+    pub fn empty_vault(&self) {
+        self.state().is_vault_empty = true;
+    }
+
+    /// Puts the next key into the vault, ends the one before it, and names the new one.
+    pub fn rotate(&self) -> &'static str {
+        let mut state = self.state();
+        state.in_vault += 1;
+        state.is_vault_empty = false;
+        let (key_id, _) = KEYS[state.in_vault];
+        key_id
     }
 
     pub(super) fn script(&self) -> &Script {
@@ -179,12 +210,20 @@ impl State {
         self.begun.elapsed() + self.advanced
     }
 
+    fn has_ended(&self, key_id: &str) -> bool {
+        let ended = &KEYS[FIRST_OF_VAULT..self.in_vault];
+        ended.iter().any(|(known, _)| *known == key_id)
+    }
+
     fn checked(&self, request: &Request) -> Result<(), Refusal> {
         let secret = KEYS.iter().find(|(key_id, _)| *key_id == request.key_id);
         match secret {
             None => return Err((403, "UnknownKey", "no such key".to_owned())),
             Some((key_id, secret)) if proof(key_id, secret) != request.proof => {
                 return Err((403, "BadProof", "the proof is not the secret's".to_owned()));
+            }
+            Some((key_id, _)) if self.has_ended(key_id) => {
+                return Err((403, "ExpiredKey", "the key has ended".to_owned()));
             }
             Some((STRANGER, _)) => {
                 return Err((403, "AccessDenied", "the key may not send here".to_owned()));

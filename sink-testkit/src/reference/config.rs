@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dispatch_api::{BatchSettings, HostServices, Problems, read_options};
@@ -9,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::broker::{HOST, MAX_BYTES, MAX_ENTRIES, is_ordered};
+use super::broker::{Broker, HOST, MAX_BYTES, MAX_ENTRIES, is_ordered};
 
 /// Sends messages to the reference broker.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
@@ -18,11 +19,19 @@ use super::broker::{HOST, MAX_BYTES, MAX_ENTRIES, is_ordered};
 struct RawConfig {
     /// The destination's name, required. One that ends in `.ordered` keeps order.
     destination: Option<String>,
-    /// Whose requests they are, required.
+    /// Whose requests they are, required without `vault`.
     key_id: Option<String>,
-    /// The secret that belongs to the key, required.
+    /// The secret that belongs to the key, required without `vault`.
     #[schemars(extend("writeOnly" = true))]
     secret: Option<String>,
+    /// Whether key and secret come from the broker's vault, and not from the options. Default
+    /// false.
+    vault: Option<bool>,
+    /// Whether messages name their tenant, for a destination without order to be fair to all.
+    /// Default false.
+    fair: Option<bool>,
+    /// Whether requests take turns, so that one is under way at a time. Default false.
+    serial: Option<bool>,
     /// Whether deliveries are sent in batches. Default true, without `confirm` false.
     batch: Option<bool>,
     /// How long a batch waits to fill, in milliseconds. 1 to 60000, default 20.
@@ -81,6 +90,14 @@ pub struct ReferenceConfig {
     pub key_id: String,
     /// The secret that belongs to the key.
     pub secret: String,
+    /// Whether whoever builds the sink has to say where key and secret are found.
+    pub(super) asks_vault: bool,
+    /// Where key and secret are found; `None`: they are those above.
+    pub vault: Option<Arc<Broker>>,
+    /// Whether messages without order name their tenant.
+    pub fair: bool,
+    /// Whether one request is under way at a time.
+    pub serial: bool,
     /// How deliveries are batched; `None`: not.
     pub batching: Option<BatchSettings>,
     /// The largest body inside a message.
@@ -108,8 +125,12 @@ impl ReferenceConfig {
         let raw: RawConfig = read_options(options, &mut problems);
         let mut check = Check { problems };
         let destination = check.required("destination", raw.destination);
-        let key_id = check.required("key_id", raw.key_id);
-        let secret = check.required("secret", raw.secret);
+        let asks_vault = raw.vault.unwrap_or(false);
+        let [key_id, secret] =
+            [("key_id", raw.key_id), ("secret", raw.secret)].map(|(name, value)| match value {
+                None if asks_vault => String::new(),
+                value => check.required(name, value),
+            });
         let mut settings = BatchSettings::default();
         let linger = check.ranged("batch_linger_ms", raw.batch_linger_ms, 20, 60_000);
         settings.linger = Duration::from_millis(linger);
@@ -172,6 +193,10 @@ impl ReferenceConfig {
             destination,
             key_id,
             secret,
+            asks_vault,
+            vault: None,
+            fair: raw.fair.unwrap_or(false),
+            serial: raw.serial.unwrap_or(false),
             batching: raw.batch.unwrap_or(confirm).then_some(settings),
             inline_max_bytes,
             max_message_bytes: max_message_bytes.get(),

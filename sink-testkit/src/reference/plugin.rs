@@ -72,7 +72,8 @@ fn honest(
     services: &HostServices,
     world: &World,
 ) -> Result<Arc<dyn Sink>, Problems> {
-    let config = ReferenceConfig::from_options(options, services)?;
+    let mut config = ReferenceConfig::from_options(options, services)?;
+    config.vault = config.asks_vault.then(|| Arc::clone(&world.broker));
     let broker: Arc<dyn Wire> = Arc::clone(&world.broker) as Arc<dyn Wire>;
     let seam = world.mutant.map(|mutant| &mutant.seam);
     let wire = match seam {

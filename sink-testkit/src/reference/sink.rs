@@ -41,7 +41,12 @@ impl ReferenceSink {
     /// A sink of this configuration that sends over this wire.
     #[must_use]
     pub fn new(config: ReferenceConfig, wire: Arc<dyn Wire>, services: &HostServices) -> Self {
+        let turns = match config.serial {
+            true => 1,
+            false => Semaphore::MAX_PERMITS,
+        };
         let sender = Sender {
+            turns: Arc::new(Semaphore::new(turns)),
             config: config.clone(),
             wire,
             services: services.clone(),
@@ -82,14 +87,21 @@ impl ReferenceSink {
             ));
         }
         let is_ordered = self.config.is_ordered();
-        let key = is_ordered.then(|| {
-            let tenant = envelope.tenant_id().unwrap_or_default();
-            format!("{tenant}/{}", envelope.source_id())
-        });
+        let tenant = envelope.tenant_id();
+        let key = match (is_ordered, self.config.fair) {
+            (true, _) => {
+                let tenant = tenant.unwrap_or_default();
+                Some(format!("{tenant}/{}", envelope.source_id()))
+            }
+            (false, true) => tenant
+                .filter(|tenant| !tenant.is_empty())
+                .map(str::to_owned),
+            (false, false) => None,
+        };
         if key.as_deref().is_some_and(|key| !is_key(key)) {
             return Err(SinkError::permanent(
                 "InvalidKey",
-                "tenant and source make a key that is not 1 to 128 printable ASCII characters",
+                "the tenant or source makes a key that is not 1 to 128 printable ASCII characters",
             ));
         }
         let id = envelope.id();
@@ -163,7 +175,8 @@ impl Sink for ReferenceSink {
         let tenant = envelope.tenant_id().unwrap_or_default();
         let key = entry.key.clone();
         let mut place = BatchEntry::new(tenant, entry.bytes(), entry);
-        if let Some(key) = key {
+        // A key without order holds no message back for another.
+        if let Some(key) = key.filter(|_| self.config.is_ordered()) {
             place = place.with_ordering_key(key);
         }
         let attempt = ctx.attempt_number();
@@ -237,6 +250,8 @@ struct Sender {
     config: ReferenceConfig,
     wire: Arc<dyn Wire>,
     services: HostServices,
+    /// Room for requests beside each other.
+    turns: Arc<Semaphore>,
 }
 
 impl BatchSender for Sender {
@@ -254,11 +269,20 @@ impl Sender {
         for (index, entry) in entries.iter_mut().enumerate() {
             entry.id = index.to_string();
         }
+        let found = self.config.vault.as_ref().map(|vault| vault.vault());
+        let (key_id, secret) = match &found {
+            None => (&*self.config.key_id, &*self.config.secret),
+            Some(Some(found)) => *found,
+            Some(None) => {
+                let text = self.at("the vault has no key: put one there, then replay");
+                return all(&entries, &SinkError::config("NoCredentials", text));
+            }
+        };
         let request = Request {
             host: self.config.host.clone(),
             destination: self.config.destination.clone(),
-            key_id: self.config.key_id.clone(),
-            proof: proof(&self.config.key_id, &self.config.secret),
+            key_id: key_id.to_owned(),
+            proof: proof(key_id, secret),
             entries: entries.clone(),
         };
         let operation = if entries.len() == 1 {
@@ -273,7 +297,11 @@ impl Sender {
             messaging.destination.name = &*self.config.destination,
             messaging.batch.message_count = entries.len(),
         );
-        let reply = timeout_at(deadline, self.wire.call(request).instrument(span)).await;
+        let call = async {
+            let _turn = self.turns.acquire().await;
+            self.wire.call(request).await
+        };
+        let reply = timeout_at(deadline, call.instrument(span)).await;
         let answers = match reply {
             Err(_) => all(&entries, &timed_out()),
             Ok(Err(error)) => {
@@ -358,6 +386,12 @@ impl Sender {
             "UnknownKey" | "BadProof" => SinkError::config(
                 "BadCredentials",
                 self.at("key_id and secret are refused: correct them"),
+            ),
+            // The next request asks the vault again.
+            "ExpiredKey" => SinkError::transient(
+                Outcome::NotStored,
+                "ExpiredKey",
+                self.at("the key has ended"),
             ),
             "MessageTooLarge" => {
                 SinkError::permanent("MessageTooLarge", self.at("over the destination's limit"))

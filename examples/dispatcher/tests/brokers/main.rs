@@ -10,6 +10,9 @@
     reason = "a test that cannot go on stops here"
 )]
 
+#[cfg(feature = "kafka")]
+#[path = "../../../sink-kafka/tests/conformance/frame.rs"]
+mod frame;
 #[path = "../../../sink-nats/tests/it/support/server.rs"]
 #[allow(
     dead_code,
@@ -19,6 +22,8 @@
 )]
 mod nats_server;
 mod places;
+#[cfg(feature = "kafka")]
+mod relay;
 #[path = "../support/mod.rs"]
 mod support;
 

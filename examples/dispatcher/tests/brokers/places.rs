@@ -32,7 +32,7 @@ pub(crate) async fn places() -> Vec<Box<dyn Place>> {
         places.push(Box::new(Stream { server }));
     }
     #[cfg(feature = "kafka")]
-    places.push(Box::new(kafka::Topic::new()));
+    places.push(Box::new(kafka::Topic::start().await));
     #[cfg(not(feature = "kafka"))]
     crate::nats_server::skipped("the dispatcher is built without its feature `kafka`");
     places
@@ -132,22 +132,26 @@ mod kafka {
     use rdkafka::producer::DefaultProducerContext;
     use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+    use crate::relay::Relay;
+
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// A topic of brokers in this process.
+    /// A topic of a broker in this process, which the sink reaches by a relay.
     pub(super) struct Topic {
         cluster: MockCluster<'static, DefaultProducerContext>,
+        relay: Relay,
     }
 
     impl Topic {
-        pub(super) fn new() -> Self {
+        pub(super) async fn start() -> Self {
             let cluster = MockCluster::new(1).unwrap();
             cluster.create_topic("hooks", 1, 1).unwrap();
-            Self { cluster }
-        }
-
-        fn answer_after(&self, delay: Duration) {
-            self.cluster.broker_round_trip_time(-1, delay).unwrap();
+            let address = cluster.bootstrap_servers();
+            let (_, port) = address.rsplit_once(':').unwrap();
+            Self {
+                relay: Relay::start(port.parse().unwrap()).await,
+                cluster,
+            }
         }
     }
 
@@ -158,8 +162,11 @@ mod kafka {
         }
 
         fn options(&self) -> String {
-            let brokers = self.cluster.bootstrap_servers();
-            format!("kind = \"kafka\"\nbrokers = [\"{brokers}\"]\ntopic = \"hooks\"\n")
+            let broker = self.relay.address();
+            // What is held stays open for as long as the test holds it.
+            format!(
+                "kind = \"kafka\"\nbrokers = [\"{broker}\"]\ntopic = \"hooks\"\ntimeout_ms = 60000\n"
+            )
         }
 
         async fn bodies(&self) -> Vec<Vec<u8>> {
@@ -182,11 +189,11 @@ mod kafka {
         }
 
         fn hold(&mut self) {
-            self.answer_after(Duration::from_millis(2_500));
+            self.relay.hold(true);
         }
 
         fn release(&mut self) {
-            self.answer_after(Duration::ZERO);
+            self.relay.hold(false);
         }
     }
 }

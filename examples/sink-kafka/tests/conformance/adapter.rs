@@ -1,9 +1,11 @@
 //! What the sink declares.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use dispatch_api::{ErrorClass, Guarantees, Ordering, Outcome};
 use sink_testkit::conformance::{
-    Adapter, Capability, Divergence, ErrorRow, FaultKind, FixtureError, Profile, SinkFixture,
+    Adapter, Capability, ErrorRow, FaultKind, FixtureError, Profile, SinkFixture,
 };
 use tokio::runtime::Handle;
 
@@ -11,6 +13,13 @@ use crate::fixture::TopicFixture;
 
 /// The sink's default.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 1_000_000;
+/// The sink's default.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Long enough for a delivery among others that keep the machine busy, and short enough to
+/// wait for the end of those that nobody answers.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
+/// The client looks once a second for what is out of time, and connects anew then.
+const RECOVERY: Duration = Duration::from_secs(5);
 
 /// One record a request.
 pub(crate) const SINGLE: &str = "single";
@@ -40,21 +49,6 @@ impl Adapter for Mocked {
         vec![profile(SINGLE), profile(SHARED)]
     }
 
-    fn divergences(&self, _profile: &Profile) -> Vec<Divergence> {
-        const IN_TURNS: &str = "a broker takes the requests of a connection in turns, and a \
-                                client has one connection to it";
-        [
-            "a_blocked_key_does_not_block_others",
-            "a_held_delivery_does_not_block_an_unrelated_one",
-            "cancel_while_the_request_is_held",
-        ]
-        .map(|case| Divergence {
-            case,
-            reason: IN_TURNS,
-        })
-        .to_vec()
-    }
-
     async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
         Ok(Box::new(
             TopicFixture::mocked(&self.runtime, &profile.mode).await?,
@@ -62,22 +56,37 @@ impl Adapter for Mocked {
     }
 }
 
-/// What the client tries again by itself is no fault that a delivery sees: a lost request or
-/// reply, and the refusals that the brokers take back in time. After a silence its own timers
-/// decide when it goes on.
+/// The mode's profile on brokers that play faults. A broker takes the requests of a connection
+/// in turns, and the client has one connection to it, so that what is held holds up the rest.
 fn profile(mode: &str) -> Profile {
     let mut profile = anywhere(mode)
-        .with_capabilities([Capability::Restart])
+        .with_capabilities([
+            Capability::Restart,
+            Capability::IdleClose,
+            Capability::Credentials,
+            Capability::ForbiddenDestination,
+            Capability::DestinationLimit,
+        ])
         .with_faults([
             FaultKind::HoldRequest,
             FaultKind::HoldReply,
+            FaultKind::LoseRequest,
+            FaultKind::LoseReply,
+            FaultKind::Silence,
             FaultKind::Row,
             FaultKind::UnknownError,
             FaultKind::Throttle,
         ]);
     if mode == SINGLE {
-        profile = profile.with_faults([FaultKind::Requests]);
+        // Each foreign page takes a delivery's whole time: once is enough.
+        profile = profile.with_faults([
+            FaultKind::Garbage,
+            FaultKind::ForeignError,
+            FaultKind::Requests,
+        ]);
     }
+    profile.timeout = TIMEOUT;
+    profile.recovery = RECOVERY;
     profile.error_table = error_table();
     profile
 }

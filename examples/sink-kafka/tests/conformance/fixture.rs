@@ -12,10 +12,10 @@ use sink_testkit::conformance::{
 };
 use tokio::runtime::Handle;
 
-use crate::adapter::SINGLE;
+use crate::adapter::{DEFAULT_TIMEOUT, SINGLE, TIMEOUT};
 use crate::brokers::Brokers;
 use crate::proxy::Proxy;
-use crate::script::Script;
+use crate::script::{DEPOT, HARBOR, STRANGER, Script};
 
 pub(crate) struct TopicFixture {
     brokers: Brokers,
@@ -50,6 +50,33 @@ impl TopicFixture {
             script: Arc::default(),
             prefix: format!("{}-", HostServices::new().new_envelope_id()),
             is_single: mode == SINGLE,
+        })
+    }
+
+    /// The options of a sink of this user; real brokers ask nobody who it is.
+    fn options_of(&self, destination: &Destination, (user, password): (&str, &str)) -> Value {
+        // A restart takes the client as long as it waits for the next try.
+        let mut properties = json!({"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100});
+        if self.is_single {
+            properties["batch.num.messages"] = 1.into();
+        }
+        let mut timeout = DEFAULT_TIMEOUT;
+        if self.proxy.is_some() {
+            timeout = TIMEOUT;
+            properties["security.protocol"] = "sasl_plaintext".into();
+            properties["sasl.mechanism"] = "PLAIN".into();
+            properties["sasl.username"] = user.into();
+            properties["sasl.password"] = password.into();
+        }
+        let brokers = match &self.proxy {
+            Some(proxy) => proxy.address(),
+            None => self.brokers.address().to_owned(),
+        };
+        json!({
+            "brokers": brokers.split(',').collect::<Vec<_>>(),
+            "topic": destination.name(),
+            "timeout_ms": timeout.as_millis() as u64,
+            "properties": properties,
         })
     }
 }
@@ -87,25 +114,38 @@ impl SinkFixture for TopicFixture {
         Ok(Destination::new(name))
     }
 
+    async fn create_limited(&self, name: &str, bytes: usize) -> Result<Destination, FixtureError> {
+        let destination = self.create(name).await?;
+        self.script.limit(destination.name(), bytes);
+        Ok(destination)
+    }
+
     fn missing(&self) -> Destination {
         Destination::new(format!("{}nobody-made-this", self.prefix))
     }
 
     fn options(&self, destination: &Destination) -> Value {
-        let brokers = match &self.proxy {
-            Some(proxy) => proxy.address(),
-            None => self.brokers.address().to_owned(),
-        };
-        // A restart takes the client as long as it waits for the next try.
-        let mut properties = json!({"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100});
-        if self.is_single {
-            properties["batch.num.messages"] = 1.into();
-        }
-        json!({
-            "brokers": brokers.split(',').collect::<Vec<_>>(),
-            "topic": destination.name(),
-            "properties": properties,
-        })
+        self.options_of(destination, HARBOR)
+    }
+
+    fn forbidden(&self, destination: &Destination) -> Option<Value> {
+        Some(self.options_of(destination, STRANGER))
+    }
+
+    fn other_credentials(&self, destination: &Destination) -> Option<(Value, String)> {
+        let (user, _) = DEPOT;
+        Some((self.options_of(destination, DEPOT), user.to_owned()))
+    }
+
+    fn secrets(&self, _destination: &Destination) -> Vec<String> {
+        let (_, password) = HARBOR;
+        vec![password.to_owned()]
+    }
+
+    /// A password proves itself.
+    fn proofs(&self) -> Vec<String> {
+        let (_, password) = HARBOR;
+        vec![password.to_owned()]
     }
 
     fn conflicts(&self, _destination: &Destination) -> Vec<(Value, [&'static str; 2])> {
@@ -115,7 +155,11 @@ impl SinkFixture for TopicFixture {
 
     async fn stored(&self, destination: &Destination) -> Result<Vec<StoredMessage>, FixtureError> {
         let records = self.brokers.stored(destination.name()).await?;
-        Ok(records.iter().map(as_stored).collect())
+        let stored = records.iter().map(as_stored).map(|mut message| {
+            message.sent_by = self.script.sender(&message.envelope_id());
+            message
+        });
+        Ok(stored.collect())
     }
 
     async fn destinations(&self) -> Result<Vec<String>, FixtureError> {
@@ -132,6 +176,13 @@ impl SinkFixture for TopicFixture {
 
     async fn restart(&self) -> Result<(), FixtureError> {
         self.brokers.restart().await
+    }
+
+    async fn close_idle(&self) -> Result<(), FixtureError> {
+        let proxy = self.proxy.as_ref();
+        let proxy = proxy.ok_or_else(|| FixtureError::new("real brokers are left alone"))?;
+        proxy.cut().await;
+        Ok(())
     }
 
     /// Key, names and values of headers, and payload.

@@ -10,6 +10,7 @@
 mod adapter;
 mod brokers;
 mod fixture;
+mod frame;
 mod proxy;
 mod script;
 mod wire;

@@ -1,25 +1,34 @@
-//! A proxy between the sink and its brokers, which knows requests from their replies and
-//! keeps the sink from going past it.
+//! A proxy between the sink and its brokers, which knows requests from their replies, asks
+//! clients who they are, and keeps the sink from going past it.
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sink_testkit::conformance::{FixtureError, Gate};
+use bytes::Bytes;
+use sink_testkit::conformance::{FixtureError, Garbage, Gate};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 
 use crate::brokers::Brokers;
-use crate::script::{Play, Script};
-use crate::wire::{METADATA, PRODUCE, correlation, head, read, records, with_port};
+use crate::frame::{read, with_port};
+use crate::script::{Play, Script, is_known};
+use crate::wire::{self, Head, correlation, head};
+
+type Connections = Arc<Mutex<Vec<JoinHandle<()>>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A port that leads to the brokers, until it is dropped.
 pub(crate) struct Proxy {
     port: u16,
-    accepting: tokio::task::JoinHandle<()>,
+    connections: Connections,
+    accepting: JoinHandle<()>,
 }
 
 impl Proxy {
@@ -33,22 +42,23 @@ impl Proxy {
         let port = listener.local_addr()?.port();
         let (_, broker) = brokers.address().rsplit_once(':').unwrap();
         let ports = (broker.parse()?, port);
+        let connections = Connections::default();
+        let opened = Arc::clone(&connections);
         let accepting = runtime.spawn(async move {
-            let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let connection = Connection {
-                    ports,
-                    brokers: brokers.clone(),
-                    script: Arc::clone(&script),
-                    awaited: Mutex::default(),
-                };
-                connections.spawn(async move {
+                let (brokers, script) = (brokers.clone(), Arc::clone(&script));
+                let serving = tokio::spawn(async move {
                     // What ends one side ends the other.
-                    let _ = connection.serve(client).await;
+                    let _ = serve(client, ports, brokers, script).await;
                 });
+                lock(&opened).push(serving);
             }
         });
-        Ok(Self { port, accepting })
+        Ok(Self {
+            port,
+            connections,
+            accepting,
+        })
     }
 
     /// `host:port`.
@@ -57,10 +67,46 @@ impl Proxy {
     }
 }
 
+impl Proxy {
+    /// Ends every connection, and returns when they have ended.
+    pub(crate) async fn cut(&self) {
+        let connections = std::mem::take(&mut *lock(&self.connections));
+        for connection in connections {
+            connection.abort();
+            // It was aborted, or had ended.
+            let _ = connection.await;
+        }
+    }
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The connections end with it.
         self.accepting.abort();
+        for connection in &*lock(&self.connections) {
+            connection.abort();
+        }
+    }
+}
+
+async fn serve(
+    client: TcpStream,
+    ports: (u16, u16),
+    brokers: Brokers,
+    script: Arc<Script>,
+) -> io::Result<()> {
+    let server = TcpStream::connect(("127.0.0.1", ports.0)).await?;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let connection = Connection {
+        ports,
+        brokers,
+        script,
+        awaited: Mutex::default(),
+        to_client: tokio::sync::Mutex::new(to_client),
+    };
+    tokio::select! {
+        ended = connection.requests(from_client, to_server) => ended,
+        ended = connection.replies(from_server) => ended,
     }
 }
 
@@ -71,70 +117,107 @@ struct Connection {
     script: Arc<Script>,
     /// What to do with replies.
     awaited: Mutex<HashMap<i32, AtReply>>,
+    to_client: tokio::sync::Mutex<OwnedWriteHalf>,
 }
 
 enum AtReply {
     /// It names brokers.
     Rewrite,
+    /// It names what brokers understand.
+    AddSasl,
     Hold(Arc<Gate>),
+    /// The connection ends in its place.
+    Lose,
+    Garble(Garbage, Head),
 }
 
 impl Connection {
-    async fn serve(&self, client: TcpStream) -> io::Result<()> {
-        let server = TcpStream::connect(("127.0.0.1", self.ports.0)).await?;
-        let (from_client, to_client) = client.into_split();
-        let (from_server, to_server) = server.into_split();
-        tokio::select! {
-            ended = self.requests(from_client, to_server) => ended,
-            ended = self.replies(from_server, to_client) => ended,
-        }
+    fn at_reply(&self, correlation: i32, what: AtReply) {
+        lock(&self.awaited).insert(correlation, what);
     }
 
-    fn at_reply(&self, correlation: i32, what: AtReply) {
-        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-        awaited.insert(correlation, what);
+    async fn tell(&self, frame: &[u8]) -> io::Result<()> {
+        self.to_client.lock().await.write_all(frame).await
     }
 
     async fn requests(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+        let mut user = None;
         while let Some(frame) = read(&mut from).await? {
+            let frame = Bytes::from(frame);
             let head = head(&frame)?;
-            if head.api == METADATA {
-                self.at_reply(head.correlation, AtReply::Rewrite);
-            }
-            if head.api == PRODUCE {
-                let topics = records(&frame, &head);
-                let topics = topics.expect("the client writes what the proxy reads");
-                match self.script.request(&topics) {
-                    Play::Pass => {}
-                    Play::HoldRequest(gate) => gate.pass().await,
-                    Play::HoldReply(gate) => self.at_reply(head.correlation, AtReply::Hold(gate)),
-                    Play::Refuse(error) => {
-                        let told = self.brokers.refuse(error).await;
-                        told.map_err(|error| io::Error::other(error.to_string()))?;
+            match head.api {
+                wire::API_VERSIONS => self.at_reply(head.correlation, AtReply::AddSasl),
+                wire::METADATA => self.at_reply(head.correlation, AtReply::Rewrite),
+                wire::SASL_HANDSHAKE => {
+                    self.tell(&wire::handshaken(head.correlation)).await?;
+                    continue;
+                }
+                wire::SASL_AUTHENTICATE => {
+                    user = self.authenticate(&frame, head).await?;
+                    continue;
+                }
+                wire::PRODUCE => {
+                    let written = wire::written(&frame, head);
+                    let written = written.expect("the client writes what the proxy reads");
+                    match self.script.request(user.as_deref(), &written) {
+                        Play::Pass => {}
+                        Play::HoldRequest(gate) => gate.pass().await,
+                        Play::HoldReply(gate) => {
+                            self.at_reply(head.correlation, AtReply::Hold(gate));
+                        }
+                        Play::LoseReply => self.at_reply(head.correlation, AtReply::Lose),
+                        Play::Garble(garbage) => {
+                            self.at_reply(head.correlation, AtReply::Garble(garbage, head));
+                        }
+                        Play::Refuse(error) => {
+                            let told = self.brokers.refuse(error).await;
+                            told.map_err(|error| io::Error::other(error.to_string()))?;
+                        }
+                        Play::Close => return Ok(()),
+                        Play::Answer(bytes) => return self.tell(&bytes).await,
+                        Play::Silence => {
+                            // Nothing that comes behind it is answered either.
+                            while read(&mut from).await?.is_some() {}
+                            return Ok(());
+                        }
                     }
                 }
+                _ => {}
             }
             to.write_all(&frame).await?;
         }
         Ok(())
     }
 
-    async fn replies(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+    /// The user whose password it is; nobody else comes any further.
+    async fn authenticate(&self, frame: &Bytes, head: Head) -> io::Result<Option<String>> {
+        let credentials =
+            wire::credentials(frame).filter(|(user, password)| is_known(user, password));
+        let answer = wire::authenticated(head.correlation, credentials.is_some());
+        self.tell(&answer).await?;
+        match credentials {
+            Some((user, _)) => Ok(Some(user)),
+            None => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    async fn replies(&self, mut from: OwnedReadHalf) -> io::Result<()> {
         while let Some(frame) = read(&mut from).await? {
-            let what = {
-                let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-                awaited.remove(&correlation(&frame))
-            };
+            let frame = Bytes::from(frame);
+            let what = lock(&self.awaited).remove(&correlation(&frame));
             let frame = match what {
-                Some(AtReply::Rewrite) => with_port(&frame, self.ports.0, self.ports.1),
+                Some(AtReply::Rewrite) => with_port(&frame, self.ports.0, self.ports.1).into(),
+                Some(AtReply::AddSasl) => wire::with_sasl(&frame),
                 // Replies behind it wait too: they come in turns.
                 Some(AtReply::Hold(gate)) => {
                     gate.pass().await;
                     frame
                 }
+                Some(AtReply::Lose) => return Ok(()),
+                Some(AtReply::Garble(garbage, head)) => wire::garbled(garbage, &frame, head),
                 None => frame,
             };
-            to.write_all(&frame).await?;
+            self.tell(&frame).await?;
         }
         Ok(())
     }

@@ -1,14 +1,29 @@
 //! The suite's faults, as a proxy plays them at requests that store something.
+//!
+//! The client sends a batch again until its time is over, and so one lost request or reply is
+//! no fault that a delivery sees. What happens to a batch once happens to it each time, until
+//! the rules are cleared.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdkafka::types::RDKafkaRespErr as Error;
 use sink_testkit::conformance::{
-    Destination, Fault, FaultScript, Gate, Rule, SeenRequest, StoredMessage,
+    Destination, Fault, FaultScript, Garbage, Gate, Rule, SeenRequest, StoredMessage,
 };
 
-use crate::wire::Record;
+use crate::wire::{Batch, Record, Written};
+
+/// Who may connect, with what password.
+pub(crate) const HARBOR: (&str, &str) = ("harbor", "harbor-s3cret-41c09be77d2f4a");
+pub(crate) const DEPOT: (&str, &str) = ("depot", "depot-s3cret-9d07ac15e3b862");
+/// May connect, and store nothing.
+pub(crate) const STRANGER: (&str, &str) = ("stranger", "stranger-s3cret-5be0c7");
+
+pub(crate) fn is_known(user: &str, password: &str) -> bool {
+    [HARBOR, DEPOT, STRANGER].contains(&(user, password))
+}
 
 /// The refusals of the profile's rows.
 const ROWS: &[(&str, Error)] = &[
@@ -40,14 +55,36 @@ pub(crate) enum Play {
     HoldRequest(Arc<Gate>),
     /// Hands it on, and holds its reply.
     HoldReply(Arc<Gate>),
+    /// Hands it on, and ends the connection in the place of its reply.
+    LoseReply,
+    /// Hands it on, and spoils its reply.
+    Garble(Garbage),
     /// Hands it on to brokers that refuse it.
     Refuse(Error),
+    /// Ends the connection.
+    Close,
+    /// Says this in the place of a reply, and ends the connection.
+    Answer(Vec<u8>),
+    /// Hands on and answers nothing any more.
+    Silence,
+}
+
+/// What happens to a batch each time that it is sent.
+#[derive(Clone)]
+enum Fate {
+    Close,
+    Answer(Vec<u8>),
 }
 
 /// The rules, and what came by.
 #[derive(Default)]
 pub(crate) struct Script {
     rules: Mutex<Vec<Known>>,
+    fates: Mutex<HashMap<Batch, Fate>>,
+    /// Batches of which the brokers have told nobody that they are stored.
+    untold: Mutex<HashSet<Batch>>,
+    /// The most bytes of a batch, by topic.
+    limits: Mutex<HashMap<String, usize>>,
     seen: Mutex<Vec<(String, SeenRequest)>>,
     played: AtomicU64,
 }
@@ -62,27 +99,60 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Script {
-    /// A request comes by: it is recorded, and a rule may want something of it.
-    pub(crate) fn request(&self, topics: &[(String, Vec<Record>)]) -> Play {
-        let mut seen = lock(&self.seen);
-        seen.extend(
-            topics
-                .iter()
-                .map(|(topic, records)| (topic.clone(), request(records))),
-        );
-        drop(seen);
+    /// A user's request comes by: it is recorded, and a rule may want something of it.
+    pub(crate) fn request(&self, user: Option<&str>, written: &[Written]) -> Play {
+        for written in written {
+            let topic = written.batch.topic.clone();
+            let request = (topic, request(user, &written.records));
+            lock(&self.seen).push(request);
+        }
+        if user == Some(STRANGER.0) {
+            return Play::Refuse(Error::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+        }
+        if written.iter().any(|written| self.is_too_large(written)) {
+            return Play::Refuse(Error::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE);
+        }
+        let batches = || written.iter().map(|written| &written.batch);
+        if let Some(fate) = batches().find_map(|batch| lock(&self.fates).get(batch).cloned()) {
+            return match fate {
+                Fate::Close => Play::Close,
+                Fate::Answer(bytes) => Play::Answer(bytes),
+            };
+        }
+        // The mock cluster recognises repeats in transactions alone.
+        if batches().any(|batch| lock(&self.untold).contains(batch)) {
+            return Play::Refuse(Error::RD_KAFKA_RESP_ERR_DUPLICATE_SEQUENCE_NUMBER);
+        }
+        let Some(play) = self.due(written) else {
+            return Play::Pass;
+        };
+        for batch in batches().cloned() {
+            let fate = match &play {
+                Play::LoseReply => {
+                    lock(&self.untold).insert(batch.clone());
+                    Fate::Close
+                }
+                Play::Close => Fate::Close,
+                Play::Answer(bytes) => Fate::Answer(bytes.clone()),
+                _ => continue,
+            };
+            lock(&self.fates).insert(batch, fate);
+        }
+        play
+    }
+
+    /// What the first rule whose turn it is wants.
+    fn due(&self, written: &[Written]) -> Option<Play> {
         let mut rules = lock(&self.rules);
-        let due = rules.iter_mut().position(|known| {
-            if !topics.iter().any(|(topic, _)| *topic == known.topic) {
+        let index = rules.iter_mut().position(|known| {
+            let is_of = |written: &Written| written.batch.topic == known.topic;
+            if !written.iter().any(is_of) {
                 return false;
             }
             let is_due = known.rule.after == 0;
             known.rule.after = known.rule.after.saturating_sub(1);
             is_due
-        });
-        let Some(index) = due else {
-            return Play::Pass;
-        };
+        })?;
         let play = play(&rules[index].rule.fault);
         if let Some(times) = &mut rules[index].rule.times {
             *times -= 1;
@@ -91,7 +161,27 @@ impl Script {
             }
         }
         self.played.fetch_add(1, Ordering::SeqCst);
-        play
+        Some(play)
+    }
+
+    /// Sets a topic's `max.message.bytes`.
+    pub(crate) fn limit(&self, topic: &str, bytes: usize) {
+        lock(&self.limits).insert(topic.to_owned(), bytes);
+    }
+
+    fn is_too_large(&self, written: &Written) -> bool {
+        let limits = lock(&self.limits);
+        let limit = limits.get(&written.batch.topic);
+        limit.is_some_and(|limit| written.bytes > *limit)
+    }
+
+    /// Whose messages of this envelope were the first.
+    pub(crate) fn sender(&self, envelope: &str) -> Option<String> {
+        let seen = lock(&self.seen);
+        let of_it = seen
+            .iter()
+            .find(|(_, request)| request.envelopes.iter().any(|id| id == envelope));
+        of_it.and_then(|(_, request)| request.signed_by.clone())
     }
 }
 
@@ -99,6 +189,9 @@ fn play(fault: &Fault) -> Play {
     match fault {
         Fault::HoldRequest(gate) => Play::HoldRequest(Arc::clone(gate)),
         Fault::HoldReply(gate) => Play::HoldReply(Arc::clone(gate)),
+        Fault::LoseRequest => Play::Close,
+        Fault::LoseReply => Play::LoseReply,
+        Fault::Silence => Play::Silence,
         Fault::Row(name) => {
             let row = ROWS.iter().find(|(known, _)| known == name);
             Play::Refuse(row.expect("the suite plays rows of the profile").1)
@@ -107,12 +200,19 @@ fn play(fault: &Fault) -> Play {
         Fault::UnknownError(400..500) => Play::Refuse(Error::RD_KAFKA_RESP_ERR_NON_EMPTY_GROUP),
         Fault::UnknownError(_) => Play::Refuse(Error::RD_KAFKA_RESP_ERR_LISTENER_NOT_FOUND),
         Fault::Throttle(None) => Play::Refuse(Error::RD_KAFKA_RESP_ERR_THROTTLING_QUOTA_EXCEEDED),
+        Fault::Garbage(garbage) => Play::Garble(*garbage),
+        Fault::ForeignError(status, body) => {
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} Other\r\ncontent-length: {length}\r\n\r\n");
+            Play::Answer([head.as_bytes(), body.as_bytes()].concat())
+        }
         other => panic!("the fixture does not play {other:?}"),
     }
 }
 
-fn request(records: &[Record]) -> SeenRequest {
+fn request(user: Option<&str>, records: &[Record]) -> SeenRequest {
     let mut seen = SeenRequest::new();
+    seen.signed_by = user.map(str::to_owned);
     for record in records {
         let key = record.key.as_ref();
         seen.envelopes
@@ -135,6 +235,7 @@ impl FaultScript for Script {
 
     fn clear(&self) {
         lock(&self.rules).clear();
+        lock(&self.fates).clear();
     }
 
     fn played(&self) -> u64 {

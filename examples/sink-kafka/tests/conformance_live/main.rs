@@ -16,6 +16,8 @@ mod adapter;
 mod brokers;
 #[path = "../conformance/fixture.rs"]
 mod fixture;
+#[path = "../conformance/frame.rs"]
+mod frame;
 #[path = "../conformance/proxy.rs"]
 mod proxy;
 #[path = "../conformance/script.rs"]

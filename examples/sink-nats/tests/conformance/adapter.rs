@@ -73,6 +73,8 @@ fn profile(mode: &str) -> Profile {
             Capability::Receipt,
             Capability::DestinationLimit,
             Capability::Restart,
+            Capability::IdleClose,
+            Capability::ParallelRequests,
             Capability::ForbiddenDestination,
             Capability::Credentials,
             Capability::Conflicts,

@@ -224,6 +224,11 @@ impl SinkFixture for StreamFixture {
         Ok(())
     }
 
+    async fn close_idle(&self) -> Result<(), FixtureError> {
+        self.proxy.cut().await;
+        Ok(())
+    }
+
     /// Headers as they are written, and the payload.
     fn accounted(&self, message: &StoredMessage) -> usize {
         let line = |name: &str, value: &[u8]| name.len() + ": \r\n".len() + value.len();

@@ -12,7 +12,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 
 use super::wire::Frame;
 
@@ -64,10 +64,17 @@ pub(crate) enum Reply {
     Status(u16, String),
 }
 
+type Connections = Arc<Mutex<Vec<JoinHandle<()>>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A port that leads to the server, until it is dropped.
 pub(crate) struct Proxy {
     port: u16,
-    accepting: tokio::task::JoinHandle<()>,
+    connections: Connections,
+    accepting: JoinHandle<()>,
 }
 
 impl Proxy {
@@ -79,13 +86,19 @@ impl Proxy {
         let listening = runtime.spawn(TcpListener::bind("127.0.0.1:0"));
         let listener = listening.await.map_err(io::Error::other)??;
         let port = listener.local_addr()?.port();
+        let connections = Connections::default();
+        let opened = Arc::clone(&connections);
         let accepting = runtime.spawn(async move {
-            let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(serve(client, server.clone(), Arc::clone(&watch)));
+                let serving = serve(client, server.clone(), Arc::clone(&watch));
+                lock(&opened).push(tokio::spawn(serving));
             }
         });
-        Ok(Self { port, accepting })
+        Ok(Self {
+            port,
+            connections,
+            accepting,
+        })
     }
 
     /// `host:port`.
@@ -94,10 +107,24 @@ impl Proxy {
     }
 }
 
+impl Proxy {
+    /// Ends every connection, and returns when they have ended.
+    pub(crate) async fn cut(&self) {
+        let connections = std::mem::take(&mut *lock(&self.connections));
+        for connection in connections {
+            connection.abort();
+            // It was aborted, or had ended.
+            let _ = connection.await;
+        }
+    }
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The connections end with it.
         self.accepting.abort();
+        for connection in &*lock(&self.connections) {
+            connection.abort();
+        }
     }
 }
 
@@ -118,7 +145,7 @@ enum Due {
 
 impl Connection {
     fn at_reply(&self) -> MutexGuard<'_, HashMap<String, Due>> {
-        self.at_reply.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.at_reply)
     }
 
     /// What is due at a reply, with its key.

@@ -532,14 +532,23 @@ async fn config_schema_describes_every_option(context: &Context<'_>) -> Checked 
     )
 }
 
+/// Whether a value is this secret, or has it within.
+fn holds(value: &Value, secret: &str) -> bool {
+    match value {
+        Value::String(text) => text == secret,
+        Value::Array(values) => values.iter().any(|value| holds(value, secret)),
+        Value::Object(members) => members.values().any(|value| holds(value, secret)),
+        _ => false,
+    }
+}
+
 async fn config_schema_marks_secrets(context: &Context<'_>) -> Checked {
     context.plan("an option with a secret");
-    let destination = context.destination().await?;
+    let destination = context.named_destination("hooks-with-secrets").await?;
     let secrets = context.fixture().secrets(&destination);
     let (options, known) = known(context).await?;
     for (key, value) in options.as_object().into_iter().flatten() {
-        let holds = |secret: &String| value.as_str() == Some(secret);
-        if !secrets.iter().any(holds) {
+        if !secrets.iter().any(|secret| holds(value, secret)) {
             continue;
         }
         let is_marked = known.iter().any(|o| o.is_secret && o.path() == *key);

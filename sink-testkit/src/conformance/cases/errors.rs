@@ -1,14 +1,18 @@
 //! Error classes: what a failure says about what to do next.
 
 use std::error::Error;
+use std::time::Duration;
 
 use dispatch_api::{
     DeliveryContext, ErrorChain, ErrorClass, HeaderField, Outcome, RETRY_AFTER_CEILING, SinkError,
     deliver_contained,
 };
 use serde_json::Value;
+use tokio::time::Instant;
 
-use super::steps::{check_class, deliver_control};
+use super::steps::{
+    check_class, deliver_control, deliver_recovered, ends_by, failed, replace_credentials, sourced,
+};
 use crate::conformance::case::case;
 use crate::conformance::{
     Capability, Case, Checked, Context, Duplicates, ErrorRow, Failure, Fault, FaultKind, check,
@@ -65,6 +69,11 @@ pub(super) const CASES: &[Case] = &[
         "a secret that the destination does not accept is a fault of the configuration"
     )
     .needs_capabilities(&[Capability::Credentials]),
+    case!(
+        missing_or_expired_credentials,
+        "without credentials, or with those that ended, a delivery fails in time with what loses no message, and succeeds when there are others"
+    )
+    .needs_capabilities(&[Capability::CredentialSource]),
     case!(
         network_failures_are_transient,
         "a connection that ends before or after the request was carried out loses no message"
@@ -213,7 +222,7 @@ async fn missing_destination_is_config_error_on_deliver(context: &Context<'_>) -
         let envelope = context.envelope();
         let delivery = context.deliver_in(&*sink, &envelope, &ctx);
         let answer = context.within(patience, "the answer", delivery).await?;
-        let error = super::steps::failed("a missing destination", answer)?;
+        let error = failed("a missing destination", answer)?;
         check_class("class", ErrorClass::Config, &error)?;
         check_eq("outcome", &Outcome::NotStored, &error.outcome())?;
         check(
@@ -256,7 +265,7 @@ async fn is_refused_as_config(context: &Context<'_>, options: Value) -> Checked 
     let envelope = context.envelope();
     let delivery = context.deliver(&*sink, &envelope);
     let answer = context.within(patience, "the answer", delivery).await?;
-    let error = super::steps::failed("the refusal", answer)?;
+    let error = failed("the refusal", answer)?;
     check_class("class", ErrorClass::Config, &error)?;
     check_eq("outcome", &Outcome::NotStored, &error.outcome())
 }
@@ -285,6 +294,50 @@ async fn a_wrong_secret_is_config_error(context: &Context<'_>) -> Checked {
     context.judge(&destination, Duplicates::Forbidden).await
 }
 
+/// Nothing is stored, and the message is not given up.
+fn check_recoverable(step: &str, error: &SinkError) -> Checked {
+    check(
+        error.class() != ErrorClass::Permanent,
+        step,
+        "config or a class that is retried",
+        error.class().as_str(),
+    )?;
+    check_eq(step, &Outcome::NotStored, &error.outcome())
+}
+
+async fn missing_or_expired_credentials(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let taken = context.fixture().take_credentials().await;
+    taken.map_err(|error| Failure::of_kit("take the credentials", error.to_string()))?;
+    let sink = sourced(context, &destination)?;
+    let step = "a delivery without credentials";
+    let envelope = context.envelope();
+    let delivery = context.deliver(&*sink, &envelope);
+    let answer = ends_by(context, step, context.profile().timeout, delivery).await?;
+    check_recoverable(step, &failed(step, answer)?)?;
+    // The first are missed, the second end under a sink that uses them.
+    for step in [
+        "a delivery with credentials",
+        "a delivery with later credentials",
+    ] {
+        replace_credentials(context).await?;
+        let began = Instant::now();
+        loop {
+            let envelope = context.envelope();
+            let delivery = context.deliver(&*sink, &envelope);
+            match ends_by(context, step, context.profile().timeout, delivery).await? {
+                Ok(_) => break,
+                Err(error) => check_recoverable(step, &error)?,
+            }
+            let is_in_time = began.elapsed() < context.profile().patience();
+            check(is_in_time, step, "Ok in time", "errors alone")?;
+            // As a dispatcher does between attempts.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    context.judge(&destination, Duplicates::Forbidden).await
+}
+
 /// Turns a secret around wherever it is, and says how often it was there.
 fn replace(options: &mut Value, secret: &str) -> usize {
     match options {
@@ -309,7 +362,8 @@ async fn network_failures_are_transient(context: &Context<'_>) -> Checked {
         context.play(&destination, fault)?;
         let error = context.deliver_err(&*sink, &context.envelope()).await?;
         check_class(step, ErrorClass::Transient, &error)?;
-        deliver_control(context, &*sink, "the delivery after it").await?;
+        let step = "the delivery after it";
+        deliver_recovered(context, &*sink, step, || context.envelope()).await?;
     }
     context.judge(&destination, Duplicates::Forbidden).await
 }

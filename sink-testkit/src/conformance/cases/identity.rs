@@ -63,6 +63,11 @@ pub(super) const CASES: &[Case] = &[
         the_key_is_one_for_tenant_and_source,
         "deliveries of one tenant and source have one key, and of others have others"
     )
+    .needs_capabilities(&[Capability::KeyOfSource]),
+    case!(
+        the_key_is_what_is_declared,
+        "the key that arrives with a message is made of its tenant, and of its source where the profile says so"
+    )
     .needs_capabilities(&[Capability::Key]),
     case!(
         a_replay_keeps_the_key,
@@ -284,6 +289,27 @@ async fn the_key_is_one_for_tenant_and_source(context: &Context<'_>) -> Checked 
         &places.len(),
         &distinct.len(),
     )
+}
+
+async fn the_key_is_what_is_declared(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let tenants = [Some("quay-7"), Some("quay-8"), None];
+    let places = tenants.map(|tenant| ["harbor", "depot"].map(|source| (tenant, source)));
+    let places = places.as_flattened();
+    let deliveries: Vec<_> = places
+        .iter()
+        .map(|(tenant, source)| {
+            let envelope = context.envelope_from(*tenant, source, "{}");
+            Delivery::new("a delivery of a place", envelope, context.first_attempt())
+        })
+        .collect();
+    let pairs = all_arrive(context, &destination, &*sink, &deliveries).await?;
+    for ((tenant, source), (_, stored)) in places.iter().zip(&pairs) {
+        let expected = context.profile().key.key(*tenant, source);
+        check_eq("the key of a message", &expected, &stored.key)?;
+    }
+    Ok(())
 }
 
 async fn a_replay_keeps_the_key(context: &Context<'_>) -> Checked {

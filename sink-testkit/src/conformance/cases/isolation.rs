@@ -39,7 +39,9 @@ pub(super) const CASES: &[Case] = &[
         a_held_delivery_does_not_block_an_unrelated_one,
         "a delivery without a reply holds up no delivery of another source and tenant"
     )
-    .needs_faults(&[FaultKind::HoldRequest]),
+    .needs_capabilities(&[Capability::ParallelRequests])
+    .needs_faults(&[FaultKind::HoldRequest])
+    .otherwise(|context| Box::pin(a_held_delivery_is_only_waited_for(context))),
     case!(
         tenant_fairness_under_flood,
         "a tenant that floods the sink does not put another at the end of the queue"
@@ -161,6 +163,29 @@ async fn a_held_delivery_does_not_block_an_unrelated_one(context: &Context<'_>) 
     hold.release();
     let answer = context.within(patience, "the held one", held).await?;
     succeeded("the held one", answer)?;
+    context.judge(&destination, Duplicates::Forbidden).await
+}
+
+/// Where requests take turns, what waits behind a held one is delivered after it.
+async fn a_held_delivery_is_only_waited_for(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let hold = Hold::new();
+    context.play(&destination, Fault::HoldRequest(hold.gate()))?;
+    let envelope = context.envelope();
+    let mut held = pin!(context.deliver(&*sink, &envelope));
+    context.arrivals(&hold, 1, &mut held).await?;
+    let others = unrelated(context, "quay-8", 3);
+    let mut behind = pin!(context.deliver_all(&*sink, &others));
+    context
+        .stays_open("deliveries behind one that is held", &mut behind)
+        .await?;
+    hold.release();
+    let patience = context.profile().patience();
+    let all = async { tokio::join!(held, behind) };
+    let (answer, answers) = context.within(patience, "the answers", all).await?;
+    succeeded("the held one", answer)?;
+    all_succeeded("deliveries behind one that was held", answers)?;
     context.judge(&destination, Duplicates::Forbidden).await
 }
 

@@ -6,9 +6,13 @@ use std::time::Duration;
 use dispatch_api::{Envelope, ErrorClass, Outcome};
 use tokio::time::Instant;
 
+use super::steps::{
+    all_succeeded, deliver_control, deliver_together, few, find, replace_credentials, sourced,
+};
 use crate::conformance::case::case;
 use crate::conformance::{
-    Capability, Case, Checked, Context, Duplicates, Fault, FaultKind, Hold, check, check_eq,
+    Capability, Case, Checked, Context, Duplicates, Failure, Fault, FaultKind, Hold, check,
+    check_eq,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -43,6 +47,16 @@ pub(super) const CASES: &[Case] = &[
         "after the destination restarted the same sink delivers again"
     )
     .needs_capabilities(&[Capability::Restart]),
+    case!(
+        idle_connection_reconnects,
+        "after the destination closed an idle connection a delivery succeeds, at the latest when it is tried again"
+    )
+    .needs_capabilities(&[Capability::IdleClose]),
+    case!(
+        credentials_rotate_without_rebuild,
+        "when the source of credentials has others, deliveries go on with those alone"
+    )
+    .needs_capabilities(&[Capability::CredentialSource]),
     case!(
         two_sinks_share_no_destination,
         "two sinks of one host deliver each to its own destination"
@@ -193,9 +207,7 @@ async fn a_restart_of_the_destination_needs_no_rebuild(context: &Context<'_>) ->
     context.deliver_ok(&*sink, &before).await?;
     context.step("restart the destination");
     let restarted = context.fixture().restart().await;
-    restarted.map_err(|error| {
-        crate::conformance::Failure::of_kit("restart the destination", error.to_string())
-    })?;
+    restarted.map_err(|error| Failure::of_kit("restart the destination", error.to_string()))?;
     let began = Instant::now();
     let after = context.envelope();
     loop {
@@ -225,6 +237,49 @@ async fn a_restart_of_the_destination_needs_no_rebuild(context: &Context<'_>) ->
         }
     }
     context.judge(&destination, Duplicates::OnePerAttempt).await
+}
+
+async fn idle_connection_reconnects(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    deliver_control(context, &*sink, "the first delivery").await?;
+    for _ in 0..2 {
+        context.step("close what is idle");
+        let closed = context.fixture().close_idle().await;
+        closed.map_err(|error| Failure::of_kit("close what is idle", error.to_string()))?;
+        let patience = context.profile().patience();
+        let step = "the first delivery after an idle close";
+        let envelope = context.envelope();
+        let delivery = context.deliver(&*sink, &envelope);
+        if let Err(error) = context.within(patience, step, delivery).await? {
+            check(
+                error.class().is_retryable(),
+                step,
+                "Ok, or a class that is retried",
+                error.class().as_str(),
+            )?;
+        }
+        let step = "the second delivery after an idle close";
+        deliver_control(context, &*sink, step).await?;
+    }
+    context.judge(&destination, Duplicates::Forbidden).await
+}
+
+async fn credentials_rotate_without_rebuild(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = sourced(context, &destination)?;
+    deliver_control(context, &*sink, "a delivery before").await?;
+    let signer = replace_credentials(context).await?;
+    let envelopes = few(context);
+    let answers = deliver_together(context, &*sink, &envelopes).await?;
+    all_succeeded("deliveries with other credentials", answers)?;
+    let stored = context.wait_for(&destination, 1 + envelopes.len()).await?;
+    for envelope in &envelopes {
+        let step = "the sender of a delivery with other credentials";
+        let message = find(step, &stored, envelope)?;
+        check_eq(step, &Some(&*signer), &message.sent_by.as_deref())?;
+    }
+    context.judge(&destination, Duplicates::Forbidden).await
 }
 
 async fn two_sinks_share_no_destination(context: &Context<'_>) -> Checked {

@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = &[
         a_blocked_key_does_not_block_others,
         "while one key's request has no answer, another key is delivered"
     )
-    .needs_capabilities(&[Capability::Order, Capability::Key])
+    .needs_capabilities(&[Capability::Order, Capability::Key, Capability::ParallelRequests])
     .needs_faults(&[FaultKind::HoldRequest]),
     case!(
         a_failed_head_is_answered_for_itself,
@@ -60,12 +60,12 @@ pub(super) const CASES: &[Case] = &[
         a_key_that_does_not_fit_is_refused_unsent,
         "a tenant or source that makes no key of the destination is Permanent, and is never cut"
     )
-    .needs_capabilities(&[Capability::Order, Capability::BoundedKey]),
+    .needs_capabilities(&[Capability::BoundedKey]),
     case!(
         the_key_is_the_same_after_a_rebuild,
         "another instance of the sink gives the same key"
     )
-    .needs_capabilities(&[Capability::Order, Capability::Key]),
+    .needs_capabilities(&[Capability::Key]),
 ];
 
 /// The numbers that `numbered` wrote into the bodies, in the order of arrival.

@@ -6,7 +6,8 @@ use dispatch_api::{DeliveryContext, ErrorClass, RETRY_AFTER_CEILING, deliver_con
 use tokio::time::Instant;
 
 use super::steps::{
-    check_class, check_unknown, deliver_control, ends_by, failed, find, slack, succeeded,
+    check_class, check_unknown, deliver_control, deliver_recovered, ends_by, failed, find, slack,
+    succeeded,
 };
 use crate::conformance::case::case;
 use crate::conformance::{
@@ -201,13 +202,11 @@ async fn deadline_bounds_deliver(context: &Context<'_>) -> Checked {
         let delivery = context.deliver_in(&*sink, &envelope, &ctx);
         let answer = ends_by(context, "the deadline", limit, delivery).await?;
         check_unknown("the deadline", &failed("the deadline", answer)?)?;
-        let other = context.envelope_from(Some("quay-8"), "depot", "x");
-        let delivery = context.deliver(&*sink, &other);
+        let other = || context.envelope_from(Some("quay-8"), "depot", "x");
         let step = "the delivery after the deadline";
-        succeeded(
-            step,
-            ends_by(context, step, Duration::ZERO, delivery).await?,
-        )?;
+        let delivery = deliver_recovered(context, &*sink, step, other);
+        let limit = context.profile().recovery;
+        ends_by(context, step, limit, delivery).await??;
     }
     context.judge(&destination, Duplicates::Forbidden).await
 }
@@ -222,7 +221,8 @@ async fn timeout_bounds_deliver(context: &Context<'_>) -> Checked {
         let limit = Duration::from_millis(300);
         let answer = ends_by(context, "the time limit", limit, delivery).await?;
         check_unknown("the time limit", &failed("the time limit", answer)?)?;
-        deliver_control(context, &*sink, "the delivery after it").await?;
+        let step = "the delivery after it";
+        deliver_recovered(context, &*sink, step, || context.envelope()).await?;
     }
     context.judge(&destination, Duplicates::Forbidden).await
 }

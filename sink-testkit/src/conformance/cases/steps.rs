@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -78,6 +79,32 @@ pub(super) async fn deliver_control(
     let delivery = context.deliver(sink, &envelope);
     succeeded(step, context.within(patience, step, delivery).await?)
 }
+
+/// Delivers after a fault of a connection: it succeeds at once, or fails with what is retried
+/// for no longer than the profile says.
+pub(super) async fn deliver_recovered(
+    context: &Context<'_>,
+    sink: &dyn Sink,
+    step: &str,
+    make: impl Fn() -> Envelope,
+) -> Checked<Receipt> {
+    let recovered_by = Instant::now() + context.profile().recovery;
+    loop {
+        let began = Instant::now();
+        let envelope = make();
+        let patience = context.profile().patience();
+        let delivery = context.deliver(sink, &envelope);
+        match context.within(patience, step, delivery).await? {
+            Err(error) if error.class().is_retryable() && began < recovered_by => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return succeeded(step, answer),
+        }
+    }
+}
+
+/// How long a dispatcher waits before it tries again, at the least.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// As many envelopes as fit into one request with room to spare, at least two.
 pub(super) fn few(context: &Context<'_>) -> Vec<Envelope> {
@@ -160,6 +187,21 @@ pub(super) async fn ends_by<T>(
         format!("an end after {:?}", began.elapsed()),
     )?;
     Ok(value)
+}
+
+/// A sink that finds its credentials in the fixture's source.
+pub(super) fn sourced(context: &Context<'_>, destination: &Destination) -> Checked<Arc<dyn Sink>> {
+    let options = context.fixture().sourced(destination);
+    let options = options
+        .ok_or_else(|| Failure::of_kit("a source of credentials", "the fixture has no options"))?;
+    context.build_with(options)
+}
+
+/// Puts other credentials into the fixture's source, and says whose they are.
+pub(super) async fn replace_credentials(context: &Context<'_>) -> Checked<String> {
+    context.step("replace the credentials");
+    let replaced = context.fixture().replace_credentials().await;
+    replaced.map_err(|error| Failure::of_kit("replace the credentials", error.to_string()))
 }
 
 /// Which of the messages that are stored is this envelope's.

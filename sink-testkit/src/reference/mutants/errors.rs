@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dispatch_api::{ErrorClass, Outcome, SinkError};
 
-use super::tools::{answering, calling, delivering, remade};
+use super::tools::{answering, caching, calling, delivering, remade};
 use super::{Mutant, Seam};
 use crate::reference::broker::{Broker, MAX_BYTES};
 use crate::reference::plugin::{WORLD, World};
@@ -219,6 +219,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
             answering(inner, |_, answer| {
                 answer.map_err(|error| match error.code() {
                     "BadCredentials" => remade(&error, ErrorClass::Transient, error.outcome()),
+                    _ => error,
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "HangsInProvider",
+        "waits for credentials as long as there are none",
+        "missing_or_expired_credentials",
+        "a delivery without credentials: expected an end within",
+        Seam::Sink(|inner, parts| {
+            delivering(inner, move |inner, envelope, ctx| {
+                let vault = parts.config.vault.clone();
+                Box::pin(async move {
+                    while vault.as_ref().is_some_and(|vault| vault.vault().is_none()) {
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                    inner.deliver(&envelope, &ctx).await
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "ExpiredIsPermanent",
+        "gives a message up when its credentials have ended",
+        "missing_or_expired_credentials",
+        "a delivery with later credentials: expected config or a class that is retried",
+        Seam::Sink(|inner, parts| {
+            answering(caching(inner, parts), |_, answer| {
+                answer.map_err(|error| match error.code() {
+                    "ExpiredKey" => remade(&error, ErrorClass::Permanent, error.outcome()),
                     _ => error,
                 })
             })

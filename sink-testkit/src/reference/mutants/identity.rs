@@ -11,6 +11,21 @@ use super::{Mutant, Seam};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
+        "ForgetsTheTenantInTheGroup",
+        "gives the messages of all tenants one group",
+        "the_key_is_what_is_declared",
+        "the key of a message: expected",
+        Seam::Wire(|inner, _| {
+            requesting(inner, |mut request| {
+                for entry in &mut request.entries {
+                    entry.key = entry.key.take().map(|_| "everybody".to_owned());
+                }
+                request
+            })
+        }),
+    )
+    .in_mode("fair-batched"),
+    Mutant::new(
         "PerInstanceSalt",
         "salts deduplication ids anew in every instance",
         "dedup_id_is_the_same_from_every_instance",

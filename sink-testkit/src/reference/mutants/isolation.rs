@@ -75,6 +75,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
     )
     .in_mode("ordered-single"),
     Mutant::new(
+        "AnswersTheWaiting",
+        "answers Ok to what waits behind a request, and delivers it later",
+        "a_held_delivery_does_not_block_an_unrelated_one",
+        "deliveries behind one that is held: expected no answer yet",
+        Seam::Sink(|inner, _| {
+            let running = Arc::new(AtomicUsize::new(0));
+            delivering(inner, move |inner, envelope, ctx| {
+                let running = Arc::clone(&running);
+                Box::pin(async move {
+                    let others = running.fetch_add(1, Ordering::SeqCst);
+                    let delivery = async move {
+                        let answer = inner.deliver(&envelope, &ctx).await;
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        answer
+                    };
+                    if others == 0 {
+                        return delivery.await;
+                    }
+                    tokio::spawn(delivery);
+                    Ok(Receipt::new())
+                })
+            })
+        }),
+    )
+    .in_mode("text-only"),
+    Mutant::new(
         "FifoQueue",
         "sends in the order of arrival, whosever it is",
         "tenant_fairness_under_flood",

@@ -1,17 +1,47 @@
 //! Mutants of `conformance::cases::lifetime`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dispatch_api::{DrainReport, Outcome, Receipt, SinkError};
 use tokio::sync::watch;
 
-use super::tools::{Patched, calling, delivering, requesting};
+use super::tools::{Patched, caching, calling, delivering, requesting};
 use super::{Mutant, Seam};
 use crate::reference::WireError;
 
 pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant::new(
+        "StalePool",
+        "takes one connection after another from its pool that the broker has closed",
+        "idle_connection_reconnects",
+        "the second delivery after an idle close: expected Ok",
+        Seam::Wire(|inner, _| {
+            let stale = Arc::new(AtomicU64::new(0));
+            calling(inner, move |inner, request| {
+                let stale = Arc::clone(&stale);
+                Box::pin(async move {
+                    if stale.load(Ordering::SeqCst) > 0 {
+                        stale.fetch_sub(1, Ordering::SeqCst);
+                        return Err(WireError::NotSent);
+                    }
+                    let reply = inner.call(request).await;
+                    if matches!(reply, Err(WireError::NotSent)) {
+                        stale.store(3, Ordering::SeqCst);
+                    }
+                    reply
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "CachesForever",
+        "keeps the credentials that it found first",
+        "credentials_rotate_without_rebuild",
+        "deliveries with other credentials: expected Ok",
+        Seam::Sink(caching),
+    ),
     Mutant::new(
         "DropsBuffer",
         "lets go of what waits when it is drained, and calls it done",

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -370,6 +370,27 @@ pub(super) fn reconfigured(
         Arc::clone(&parts.wire),
         &parts.services,
     ))
+}
+
+/// A sink that keeps the key which it finds in the vault first.
+pub(super) fn caching(inner: Arc<dyn Sink>, parts: Parts) -> Arc<dyn Sink> {
+    let Some(vault) = parts.config.vault.clone() else {
+        return inner;
+    };
+    let kept: Arc<OnceLock<Arc<dyn Sink>>> = Arc::default();
+    delivering(inner, move |inner, envelope, ctx| {
+        if let Some((key_id, secret)) = vault.vault() {
+            kept.get_or_init(|| {
+                reconfigured(&parts, |config| {
+                    config.vault = None;
+                    config.key_id = key_id.to_owned();
+                    config.secret = secret.to_owned();
+                })
+            });
+        }
+        let inner = kept.get().map_or(inner, Arc::clone);
+        Box::pin(async move { inner.deliver(&envelope, &ctx).await })
+    })
 }
 
 /// A sink that refuses what is over the limit by a count of its own.
