@@ -43,9 +43,9 @@ pub use crate::retry::{Draw, RETRY_AFTER_CEILING, RetryPolicy, throttle_after};
 pub use crate::routes::{NamedSink, RouteLease, RouteTable, Selection, SwapReport, TenantRoutes};
 pub use crate::services::{Clock, DEFAULT_SINK_CONCURRENCY, HostServices, Pool, SystemClock};
 pub use crate::settle::{
-    Consumer, ConsumerReport, ConsumerSettings, Delivery, Handler, Lease, LeaseKeeper, NoObserver,
-    Observer, Received, Registration, RepublishesRetries, SettleError, Settlement, Source,
-    SourceError, SourceExt, Stop, Subscription, SubscriptionPlan,
+    Consumer, ConsumerReport, ConsumerSettings, Delivery, Handler, Lease, LeaseKeeper, LogObserver,
+    NoObserver, Observer, Received, Registration, RepublishesRetries, SettleError, Settlement,
+    Source, SourceError, SourceExt, Stop, Subscription, SubscriptionPlan,
 };
 pub use crate::sink::{
     Admission, Description, Guarantees, Ordering, Receipt, Sink, deliver_contained,

@@ -8,7 +8,7 @@ mod received;
 mod registration;
 
 pub use consumer::{
-    Consumer, ConsumerReport, ConsumerSettings, Handler, NoObserver, Observer, Stop,
+    Consumer, ConsumerReport, ConsumerSettings, Handler, LogObserver, NoObserver, Observer, Stop,
 };
 pub use delivery::{Delivery, Settlement};
 pub use error::{SettleError, SourceError};

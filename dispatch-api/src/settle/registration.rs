@@ -61,6 +61,13 @@ pub trait Subscription: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Of an ordered subscription: whether the broker hands out nothing of a group while a
+    /// delivery of it is out. A log, which hands on, says no: a consumer then gives back what
+    /// it receives of a group until those before are back.
+    fn locks_groups(&self) -> bool {
+        true
+    }
+
     /// The source's name, for logs. Never a credential.
     fn name(&self) -> &str;
 

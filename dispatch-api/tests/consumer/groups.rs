@@ -146,11 +146,11 @@ async fn on_a_retry_the_rest_of_the_group_goes_back_unhandled_and_other_groups_d
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_later_receive_brings_of_the_group_is_a_new_beginning() {
+async fn a_message_that_is_back_before_its_answer_is_a_new_beginning_of_its_group() {
     let subscription = Scripted::ordered([
         Step::Brings(vec![("a1", A), ("a2", A)]),
         // The retry of the head is at the broker before its answer is here.
-        Step::Brings(vec![("a1 again", A), ("a2 again", A)]),
+        Step::Brings(vec![("a1", A), ("a2", A)]),
     ]);
     let log = Log::default();
     let report = run_until_empty(&subscription, settings(4), {
@@ -158,18 +158,97 @@ async fn what_a_later_receive_brings_of_the_group_is_a_new_beginning() {
         move |received: Received| {
             let log = log.clone();
             async move {
+                let is_first = log.get().begun.is_empty();
                 let _running = log.begin(&received);
                 sleep(SECOND).await;
-                match received.id() {
-                    "a1" => Settlement::Retry,
-                    _ => Settlement::Ack,
+                match is_first {
+                    true => Settlement::Retry,
+                    false => Settlement::Ack,
                 }
             }
         }
     })
     .await;
-    assert_eq!(log.get().begun, ["a1", "a1 again", "a2 again"]);
+    assert_eq!(log.get().begun, ["a1", "a1", "a2"]);
     assert_eq!((report.acked, report.retried, report.given_back), (2, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_later_receive_brings_of_a_locked_group_is_a_new_beginning() {
+    // The head was spent: its retry took it out, and the broker went on with the group.
+    let subscription = Scripted::ordered([
+        Step::Brings(vec![("a1", A), ("a2", A)]),
+        Step::Brings(vec![("a3", A)]),
+    ]);
+    let (begun, report) = retry_a1_once(&subscription).await;
+    assert_eq!(begun, ["a1", "a3"]);
+    assert_eq!((report.acked, report.retried, report.given_back), (1, 1, 1));
+}
+
+/// Retries what is called `a1` the first time.
+async fn retry_a1_once(subscription: &Scripted) -> (Vec<String>, dispatch_api::ConsumerReport) {
+    let log = Log::default();
+    let report = run_until_empty(subscription, settings(4), {
+        let log = log.clone();
+        move |received: Received| {
+            let log = log.clone();
+            async move {
+                let is_new = !log.get().begun.contains(&received.id().to_owned());
+                let _running = log.begin(&received);
+                sleep(SECOND).await;
+                match received.id() == "a1" && is_new {
+                    true => Settlement::Retry,
+                    false => Settlement::Ack,
+                }
+            }
+        }
+    })
+    .await;
+    let begun = log.get().begun.clone();
+    (begun, report)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_later_receives_brought_of_a_group_goes_back_with_the_rest_of_it() {
+    let subscription = Scripted::log([
+        Step::Brings(vec![("a1", A), ("a2", A)]),
+        Step::Brings(vec![("a3", A), ("b1", B)]),
+        Step::BringsAfter(3 * SECOND, vec![("a1", A), ("a2", A), ("a3", A)]),
+    ]);
+    let (begun, report) = retry_a1_once(&subscription).await;
+    let of_a: Vec<&String> = begun.iter().filter(|id| *id != "b1").collect();
+    // The third receive began before they went back, and begins with the first of them.
+    assert_eq!(of_a, ["a1", "a1", "a2", "a3"]);
+    assert_eq!((report.acked, report.retried, report.given_back), (4, 1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_of_a_group_before_all_of_it_is_back_goes_back_too() {
+    let subscription = Scripted::log([
+        Step::Brings(vec![("a1", A), ("a2", A)]),
+        // Under way while they go back: it brings what is behind them.
+        Step::BringsAfter(2 * SECOND, vec![("a3", A), ("a4", A)]),
+        Step::Brings(vec![("a1", A), ("a2", A)]),
+        Step::Brings(vec![("a3", A), ("a4", A)]),
+    ]);
+    subscription.settle_in(SECOND / 4);
+    let (begun, report) = retry_a1_once(&subscription).await;
+    assert_eq!(begun, ["a1", "a1", "a2", "a3", "a4"]);
+    assert_eq!((report.acked, report.retried, report.given_back), (4, 1, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_back_begins_with_whatever_the_next_receive_brings() {
+    // A retry can be a copy, with an id of its own.
+    let subscription = Scripted::log([
+        Step::Brings(vec![("a1", A), ("a2", A)]),
+        Step::BringsAfter(2 * SECOND, vec![("b1", B)]),
+        Step::Brings(vec![("a2", A), ("a1 as a copy", A)]),
+    ]);
+    let (begun, report) = retry_a1_once(&subscription).await;
+    let of_a: Vec<&String> = begun.iter().filter(|id| *id != "b1").collect();
+    assert_eq!(of_a, ["a1", "a2", "a1 as a copy"]);
+    assert_eq!((report.acked, report.retried, report.given_back), (3, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]

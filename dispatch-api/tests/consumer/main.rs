@@ -3,6 +3,7 @@
 
 mod failing;
 mod groups;
+mod log;
 mod properties;
 mod stopping;
 mod support;

@@ -45,6 +45,7 @@ struct Shared {
     failures: Mutex<HashMap<&'static str, SettleError>>,
     settling_takes: Mutex<Duration>,
     is_ordered: bool,
+    locks_groups: bool,
 }
 
 #[derive(Clone)]
@@ -57,7 +58,7 @@ impl std::fmt::Debug for Scripted {
 }
 
 impl Scripted {
-    pub(crate) fn new(is_ordered: bool, steps: impl IntoIterator<Item = Step>) -> Self {
+    fn new(is_ordered: bool, locks_groups: bool, steps: impl IntoIterator<Item = Step>) -> Self {
         Self(Arc::new(Shared {
             steps: Mutex::new(steps.into_iter().collect()),
             arrived: Notify::new(),
@@ -65,15 +66,21 @@ impl Scripted {
             failures: Mutex::default(),
             settling_takes: Mutex::new(Duration::ZERO),
             is_ordered,
+            locks_groups,
         }))
     }
 
     pub(crate) fn unordered(steps: impl IntoIterator<Item = Step>) -> Self {
-        Self::new(false, steps)
+        Self::new(false, true, steps)
     }
 
     pub(crate) fn ordered(steps: impl IntoIterator<Item = Step>) -> Self {
-        Self::new(true, steps)
+        Self::new(true, true, steps)
+    }
+
+    /// Ordered, and handed out on while a delivery of a group is out.
+    pub(crate) fn log(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::new(true, false, steps)
     }
 
     pub(crate) fn push(&self, step: Step) {
@@ -152,6 +159,10 @@ impl Subscription for Scripted {
 
     fn is_ordered(&self) -> bool {
         self.0.is_ordered
+    }
+
+    fn locks_groups(&self) -> bool {
+        self.0.locks_groups
     }
 
     fn name(&self) -> &str {

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Stop;
-use super::groups::{Groups, Waiting};
+use super::groups::{Admitted, Groups};
 use super::handler::{Handler, Observer};
 use super::report::ConsumerReport;
 use super::settings::ConsumerSettings;
@@ -34,7 +34,7 @@ type Receiving = Pin<Box<dyn Future<Output = Result<Vec<Box<dyn Delivery>>, Sour
 /// What a task did with its delivery.
 struct Done {
     group: Option<String>,
-    receive: u64,
+    received: Received,
     how: How,
     settlement: Settlement,
     is_settled: bool,
@@ -44,10 +44,10 @@ struct Done {
 
 impl Done {
     /// Of a delivery that a panic took away.
-    fn lost(group: Option<String>, receive: u64, how: How) -> Self {
+    fn lost(group: Option<String>, received: Received, how: How) -> Self {
         Self {
             group,
-            receive,
+            received,
             how,
             settlement: Settlement::Retry,
             is_settled: false,
@@ -104,6 +104,7 @@ pub(super) struct Driver<H> {
     running: usize,
     handling: Arc<Handling>,
     groups: Groups,
+    /// How many receives have begun.
     receives: u64,
     report: ConsumerReport,
     /// True once handlers have to give up.
@@ -117,6 +118,7 @@ impl<H: Handler> Driver<H> {
         subscription: Arc<dyn Subscription>,
         handler: Arc<H>,
     ) -> Self {
+        let locks_groups = subscription.locks_groups();
         Self {
             settings,
             observer,
@@ -126,7 +128,7 @@ impl<H: Handler> Driver<H> {
             tasks: JoinSet::new(),
             running: 0,
             handling: Arc::default(),
-            groups: Groups::default(),
+            groups: Groups::new(locks_groups),
             receives: 0,
             report: ConsumerReport::default(),
             abandon: watch::Sender::new(false),
@@ -147,13 +149,18 @@ impl<H: Handler> Driver<H> {
                 deadline = Some(asked);
                 self.give_back_waiting();
             }
-            let room = self.room();
+            // What is on its way back comes first.
+            let room = match self.groups.are_returning() {
+                true => 0,
+                false => self.room(),
+            };
             if deadline.is_none()
                 && receiving.is_none()
                 && not_before <= Instant::now()
                 && let Some(room) = NonZeroUsize::new(room)
             {
                 began = Instant::now();
+                self.receives += 1;
                 let subscription = Arc::clone(&self.subscription);
                 receiving = Some(Box::pin(async move { subscription.receive(room).await }));
             }
@@ -243,34 +250,39 @@ impl<H: Handler> Driver<H> {
 
     /// Starts what may start, and gives back what comes too late.
     fn take(&mut self, deliveries: Vec<Box<dyn Delivery>>, is_stopping: bool) {
-        self.receives += 1;
+        // One is under way at a time.
         let receive = self.receives;
+        self.groups.received(receive);
         for delivery in deliveries {
             self.report.received += 1;
-            let waiting = Waiting { delivery, receive };
             if is_stopping {
-                self.give_back(vec![waiting]);
+                self.give_back(None, vec![delivery]);
                 continue;
             }
             let group = match self.is_ordered {
-                true => waiting.delivery.received().group().map(str::to_owned),
+                true => delivery.received().group().map(str::to_owned),
                 false => None,
             };
-            if let Some((group, waiting)) = self.groups.admit(group, waiting) {
-                self.start(group, waiting);
+            let Some(group) = group else {
+                self.start(None, delivery);
+                continue;
+            };
+            match self.groups.admit(&group, receive, delivery) {
+                Admitted::Starts(delivery) => self.start(Some(group), delivery),
+                Admitted::Waits => {}
+                Admitted::GoesBack(delivery) => self.give_back(Some(&group), vec![delivery]),
             }
         }
     }
 
-    fn start(&mut self, group: Option<String>, waiting: Waiting) {
+    fn start(&mut self, group: Option<String>, delivery: Box<dyn Delivery>) {
         self.running += 1;
         let handler = Arc::clone(&self.handler);
         let observer = Arc::clone(&self.observer);
         let slot = Handling::begin(&self.handling);
         let mut abandon = self.abandon.subscribe();
         let limit = self.settings.handler_timeout;
-        let Waiting { delivery, receive } = waiting;
-        let mut lost = Done::lost(group.clone(), receive, How::Handled);
+        let mut lost = Done::lost(group.clone(), delivery.received().clone(), How::Handled);
         // The rest of a group waits for the settlement, and so does the place of its handler.
         let free = match group {
             Some(_) => {
@@ -290,26 +302,27 @@ impl<H: Handler> Driver<H> {
             };
             // What comes now waits for the source alone, and the next may be handled meanwhile.
             drop(free);
-            settle(&*observer, delivery, group, receive, how, settlement).await
+            settle(&*observer, delivery, group, how, settlement).await
         }));
     }
 
-    /// Gives deliveries back unhandled.
-    fn give_back(&mut self, deliveries: Vec<Waiting>) {
-        for Waiting { delivery, receive } in deliveries {
+    /// Gives deliveries back unhandled, those of a group that waits for it.
+    fn give_back(&mut self, group: Option<&str>, deliveries: Vec<Box<dyn Delivery>>) {
+        for delivery in deliveries {
             let observer = Arc::clone(&self.observer);
             self.running += 1;
             let how = How::GivenBack;
-            let lost = Done::lost(None, receive, how);
+            let group = group.map(str::to_owned);
+            let lost = Done::lost(group.clone(), delivery.received().clone(), how);
             self.tasks.spawn(contained(lost, async move {
-                settle(&*observer, delivery, None, receive, how, Settlement::Retry).await
+                settle(&*observer, delivery, group, how, Settlement::Retry).await
             }));
         }
     }
 
     fn give_back_waiting(&mut self) {
         let waiting = self.groups.take_waiting();
-        self.give_back(waiting);
+        self.give_back(None, waiting);
     }
 
     fn finish(&mut self, done: Done, is_stopping: bool) {
@@ -329,10 +342,16 @@ impl<H: Handler> Driver<H> {
         let Some(group) = done.group else {
             return;
         };
+        if done.how == How::GivenBack {
+            self.groups.is_back(&group);
+            return;
+        }
         let is_gone = done.is_settled && !done.settlement.brings_it_back();
         if !is_gone {
-            let behind = self.groups.behind(&group, done.receive);
-            self.give_back(behind);
+            let behind = self
+                .groups
+                .comes_back(&group, &done.received, self.receives);
+            self.give_back(Some(&group), behind);
         }
         if is_stopping {
             return;
@@ -385,7 +404,6 @@ async fn settle(
     observer: &dyn Observer,
     delivery: Box<dyn Delivery>,
     group: Option<String>,
-    receive: u64,
     how: How,
     settlement: Settlement,
 ) -> Done {
@@ -406,7 +424,7 @@ async fn settle(
     });
     Done {
         group,
-        receive,
+        received,
         how,
         settlement,
         is_settled: result.is_ok(),

@@ -3,6 +3,7 @@
 mod driver;
 mod groups;
 mod handler;
+mod log;
 mod report;
 mod settings;
 
@@ -11,8 +12,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 pub use self::handler::{Handler, NoObserver, Observer};
+pub use self::log::LogObserver;
 pub use self::report::ConsumerReport;
 pub use self::settings::ConsumerSettings;
 use super::registration::Subscription;
@@ -26,11 +29,14 @@ use super::registration::Subscription;
 ///   for each handler may be in hand.
 /// - Of an [ordered](Subscription::is_ordered) subscription, the deliveries of one group are
 ///   handled one at a time and in order, and groups beside each other. When one of a group
-///   comes back, the rest of the group that is in hand goes back unhandled.
+///   comes back, the rest of the group that is in hand goes back unhandled; where the broker
+///   [locks no groups](Subscription::locks_groups), also what a receive under way brings of it.
 /// - A handler that panics, or takes longer than its time, is a retry.
-/// - A receive that fails is repeated after a pause that grows up to a bound, and one that
-///   brings nothing at once no sooner than after the first such pause; only stopping ends the
-///   loop.
+/// - A receive that fails is repeated after a pause that doubles up to
+///   [`max_pause`](ConsumerSettings::max_pause): begun with
+///   [`pause`](ConsumerSettings::pause), with five times that for `Config` and `Permanent`
+///   errors, and no shorter than a `RetryAfter` asks for. One that brings nothing at once is
+///   repeated no sooner than after the first such pause. Only stopping ends the loop.
 ///
 /// # How it stops
 ///
@@ -45,16 +51,16 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer of these settings.
+    /// A consumer of these settings, which logs by a [`LogObserver`].
     #[must_use]
     pub fn new(settings: ConsumerSettings) -> Self {
         Self {
             settings,
-            observer: Arc::new(NoObserver),
+            observer: Arc::new(LogObserver::new()),
         }
     }
 
-    /// Tells of settlements and failures.
+    /// Tells of settlements and failures, instead of logging them.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
@@ -71,6 +77,7 @@ impl Consumer {
         handler: impl Handler,
         stop: Stop,
     ) -> ConsumerReport {
+        let span = tracing::error_span!("consumer", source = subscription.name());
         driver::Driver::new(
             self.settings.clone(),
             Arc::clone(&self.observer),
@@ -78,6 +85,7 @@ impl Consumer {
             Arc::new(handler),
         )
         .run(stop)
+        .instrument(span)
         .await
     }
 }

@@ -155,6 +155,10 @@ impl Subscription for KafkaSubscription {
         true
     }
 
+    fn locks_groups(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &str {
         &self.shared.name
     }

@@ -98,6 +98,10 @@ impl Subscription for ReferenceSubscription {
         self.shared.client.settings.kind != PlaceKind::Plain
     }
 
+    fn locks_groups(&self) -> bool {
+        self.shared.client.settings.kind != PlaceKind::Log
+    }
+
     fn name(&self) -> &str {
         &self.shared.client.settings.place
     }

@@ -177,6 +177,10 @@ impl Subscription for PatchedSubscription {
         self.is_ordered.unwrap_or_else(|| self.inner.is_ordered())
     }
 
+    fn locks_groups(&self) -> bool {
+        self.inner.locks_groups()
+    }
+
     fn name(&self) -> &str {
         self.inner.name()
     }
