@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use dispatch_api::{Delivery, Received, Settlement, SourceError, Subscription};
+use dispatch_api::{
+    Delivery, HostServices, Outcome, Received, Settlement, SourceError, Subscription,
+};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -37,6 +39,7 @@ pub(crate) struct Opened {
     pub(crate) receiving: Calls,
     pub(crate) calls: Calls,
     pub(crate) batch_settlement: bool,
+    pub(crate) services: HostServices,
 }
 
 /// A queue that is consumed.
@@ -53,6 +56,8 @@ struct Shared {
     wait: Duration,
     visibility: Duration,
     receiving: Calls,
+    /// On a FIFO queue.
+    attempts: Option<Attempts>,
     settling: Arc<Settling>,
 }
 
@@ -69,8 +74,10 @@ impl SqsSubscription {
             max_attempts: opened.max_attempts,
             telemetry,
         };
+        let is_fifo = opened.name.ends_with(".fifo");
         Self {
             shared: Arc::new(Shared {
+                attempts: is_fifo.then(|| Attempts::new(opened.services)),
                 name: opened.name,
                 url: opened.url,
                 wait: opened.wait,
@@ -127,11 +134,13 @@ impl Subscription for SqsSubscription {
 impl Shared {
     async fn receive(&self, max: usize) -> Result<Vec<Box<dyn Delivery>>, SourceError> {
         let asked = Instant::now();
+        let attempt = self.attempts.as_ref().map(|all| all.next(max));
         let request = requests::receive(
             &self.url,
             max,
             self.wait.as_secs(),
             self.visibility.as_secs(),
+            attempt.as_deref(),
         );
         let deadline = asked + self.wait + RECEIVE_MARGIN;
         let reply: Result<ReceiveReply, _> = self
@@ -142,6 +151,11 @@ impl Shared {
         let messages = match reply {
             Ok(reply) => reply.messages.unwrap_or_default(),
             Err(error) => {
+                if let (Some(attempts), Some(attempt), Outcome::Unknown) =
+                    (&self.attempts, attempt, error.outcome())
+                {
+                    attempts.is_unanswered(attempt, max);
+                }
                 telemetry.receive_failed(error.code());
                 return Err(error.into());
             }
@@ -188,6 +202,57 @@ impl Shared {
             error = fault,
             "a received message is damaged: it is left unsettled"
         );
+    }
+}
+
+/// The ids of receives of a FIFO queue. The service answers a repeated one with the same
+/// messages, which would keep their groups closed until their time is over otherwise.
+#[derive(Debug)]
+struct Attempts {
+    services: HostServices,
+    /// Receives whose answer never came.
+    unanswered: Mutex<Vec<Unanswered>>,
+}
+
+#[derive(Debug)]
+struct Unanswered {
+    attempt: String,
+    /// How many messages were asked for: as many may come.
+    max: usize,
+    at: Instant,
+}
+
+/// How long the service knows an attempt, less than the five minutes that it says.
+const ATTEMPT_IS_KNOWN: Duration = Duration::from_secs(270);
+
+impl Attempts {
+    fn new(services: HostServices) -> Self {
+        Self {
+            services,
+            unanswered: Mutex::default(),
+        }
+    }
+
+    /// The id of the next receive: one that was never answered and asked for no more, or a
+    /// new one.
+    fn next(&self, max: usize) -> String {
+        let mut unanswered = self.lock();
+        unanswered.retain(|known| known.at.elapsed() < ATTEMPT_IS_KNOWN);
+        match unanswered.iter().position(|known| known.max <= max) {
+            Some(at) => unanswered.swap_remove(at).attempt,
+            None => self.services.new_envelope_id().to_string(),
+        }
+    }
+
+    fn is_unanswered(&self, attempt: String, max: usize) {
+        let at = Instant::now();
+        self.lock().push(Unanswered { attempt, max, at });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Unanswered>> {
+        self.unanswered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

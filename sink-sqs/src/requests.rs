@@ -62,8 +62,19 @@ fn about(queue_url: &str) -> String {
     out
 }
 
-pub(crate) fn receive(queue_url: &str, max: usize, wait: u64, visibility: u64) -> Vec<u8> {
+/// `attempt` is the id of a receive that can be asked for again, on a FIFO queue.
+pub(crate) fn receive(
+    queue_url: &str,
+    max: usize,
+    wait: u64,
+    visibility: u64,
+    attempt: Option<&str>,
+) -> Vec<u8> {
     let mut out = about(queue_url);
+    if let Some(attempt) = attempt {
+        out.push_str(",\"ReceiveRequestAttemptId\":");
+        push_json_string(&mut out, attempt);
+    }
     let _ = write!(
         out,
         ",\"MaxNumberOfMessages\":{max},\"WaitTimeSeconds\":{wait},\"VisibilityTimeout\":\
@@ -302,7 +313,7 @@ mod tests {
             "SentTimestamp"
         ]);
         assert_eq!(
-            read(receive("http://h/0/q", 7, 20, 30)),
+            read(receive("http://h/0/q", 7, 20, 30, None)),
             json!({
                 "QueueUrl": "http://h/0/q",
                 "MaxNumberOfMessages": 7,

@@ -208,6 +208,42 @@ async fn an_extension_never_reaches_past_twelve_hours_and_then_the_hold_is_lost(
     }
 }
 
+/// What is logged, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_all_extensions_is_warned_of_once_with_the_queue_s_name() {
+    let log = Log::default();
+    let written = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_ansi(false)
+        .with_writer(move || written.clone())
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let shown = || String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let (leases, _calls) = leases(3_600 * SECOND, Duration::ZERO, fine);
+    let hold = begin(&leases, "h");
+    sleep(11 * 3_600 * SECOND).await;
+    assert_eq!(shown(), "");
+    hold.lease.lost().await;
+    let shown = shown();
+    assert_eq!(shown.matches("twelve hours").count(), 1, "{shown}");
+    assert!(shown.contains("hooks"), "{shown}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_hundred_holds_of_two_seconds_stay_held() {
     let (leases, calls) = leases(2 * SECOND, Duration::from_millis(200), fine);

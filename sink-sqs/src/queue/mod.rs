@@ -157,6 +157,7 @@ impl Source for SqsQueue {
             receiving: calls.with_client(receiving),
             calls,
             batch_settlement: self.config.batch_settlement,
+            services: self.services.clone(),
         })))
     }
 }

@@ -248,6 +248,33 @@ async fn a_receive_without_an_answer_ends_ten_seconds_after_its_waiting_time() {
 }
 
 #[tokio::test]
+async fn a_fifo_receive_whose_reply_is_lost_is_asked_for_again_and_loses_no_time() {
+    let queue = Consuming::fifo().await;
+    queue.send_to_group("quay-7", "hook").await;
+    let subscription = queue.open().await;
+    queue.server.fault(RECEIVE, Fault::truncated());
+    let ten = NonZeroUsize::new(10).unwrap();
+    subscription.receive(ten).await.unwrap_err();
+    // One that may bring less is another attempt: the group is closed to it.
+    assert!(receive(&subscription, 1).await.is_empty());
+    let again = receive(&subscription, 10).await;
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].received().redelivery_count(), Some(1));
+    let attempts: Vec<String> = queue
+        .server
+        .requests_of(RECEIVE)
+        .iter()
+        .map(|request| {
+            let attempt = request.json()["ReceiveRequestAttemptId"].clone();
+            attempt.as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(attempts.len(), 3);
+    assert_eq!(attempts[0], attempts[2]);
+    assert_ne!(attempts[0], attempts[1]);
+}
+
+#[tokio::test]
 async fn messages_that_come_when_nobody_waits_any_more_go_back_at_once() {
     let queue = Consuming::standard().await;
     let subscription = queue.open_as(|queue| queue.wait(20 * SECOND)).await;
