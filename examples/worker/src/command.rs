@@ -3,15 +3,20 @@
 use std::collections::VecDeque;
 use std::io;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use dispatch_api::Settlement;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 /// As much of the output's end as is kept: its last line.
 const KEPT: usize = 4_096;
+
+/// How long the output of a command that has ended is waited for.
+const REST_OF_OUTPUT: Duration = Duration::from_millis(100);
 
 /// The exit statuses that mean something else than `retry`; 75 is the failure of `sysexits.h`
 /// that time may heal.
@@ -19,7 +24,8 @@ const ACK: i32 = 0;
 const RETRY: i32 = 75;
 const DROP: i32 = 100;
 
-/// Runs the command to its end. Dropping the future kills it, and what it started.
+/// Runs the command to its end. Dropping the future kills it, and what it started; what it
+/// leaves running at its end stays.
 ///
 /// # Errors
 ///
@@ -51,15 +57,27 @@ pub(crate) async fn run(
             let _ = stdin.write_all(&body).await;
         }
     };
-    let reading = async move {
-        match stdout {
-            Some(stdout) => end_of(stdout).await,
-            None => Vec::new(),
+    let output = Mutex::new(VecDeque::with_capacity(KEPT));
+    let reading = async {
+        if let Some(stdout) = stdout {
+            keep_end_of(stdout, &output).await;
         }
     };
-    let ((), output, status) = tokio::join!(writing, reading, child.wait());
-    let status = status?;
+    let pipes = async {
+        tokio::join!(writing, reading);
+    };
+    tokio::pin!(pipes);
+    let status = tokio::select! {
+        () = &mut pipes => child.wait().await?,
+        status = child.wait() => {
+            // What the command leaves running may hold its pipes open for as long as it likes.
+            let _ = timeout(REST_OF_OUTPUT, &mut pipes).await;
+            status?
+        }
+    };
     group.disarm();
+    let mut kept = output.lock().unwrap_or_else(PoisonError::into_inner);
+    let output: Vec<u8> = std::mem::take(&mut *kept).into();
     Ok(outcome(status, &output))
 }
 
@@ -89,13 +107,13 @@ fn asked_delay(output: &[u8]) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-async fn end_of(mut stdout: impl AsyncRead + Unpin) -> Vec<u8> {
-    let mut kept = VecDeque::with_capacity(KEPT);
+async fn keep_end_of(mut stdout: impl AsyncRead + Unpin, kept: &Mutex<VecDeque<u8>>) {
     let mut buffer = [0; 1_024];
     loop {
         match stdout.read(&mut buffer).await {
-            Ok(0) | Err(_) => return kept.into(),
+            Ok(0) | Err(_) => return,
             Ok(read) => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend(&buffer[..read]);
                 let over = kept.len().saturating_sub(KEPT);
                 kept.drain(..over);
@@ -194,7 +212,9 @@ mod tests {
     #[tokio::test]
     async fn of_a_long_output_the_end_is_kept() {
         let output = [vec![b'x'; 100_000], b"\nretry_after=3\n".to_vec()].concat();
-        let kept = end_of(&*output).await;
+        let kept = Mutex::default();
+        keep_end_of(&*output, &kept).await;
+        let kept: Vec<u8> = kept.into_inner().unwrap().into();
         assert_eq!(kept.len(), KEPT);
         assert_eq!(asked_delay(&kept), Some(Duration::from_secs(3)));
     }

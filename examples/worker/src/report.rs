@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dispatch_api::{
-    ConsumerReport, ErrorChain, Observer, Received, SettleError, Settlement, SourceError,
+    ConsumerReport, ErrorChain, LogObserver, Observer, Received, SettleError, Settlement,
+    SourceError,
 };
 use dispatcher::print;
 use serde::Serialize;
@@ -31,6 +32,8 @@ pub(crate) struct Reporter {
     json: bool,
     /// What handlers said, until the settlement.
     notes: Mutex<HashMap<Key, String>>,
+    /// Of receives.
+    log: LogObserver,
 }
 
 impl Reporter {
@@ -38,6 +41,7 @@ impl Reporter {
         Self {
             json,
             notes: Mutex::default(),
+            log: LogObserver::new(),
         }
     }
 
@@ -102,19 +106,11 @@ impl Observer for Reporter {
     }
 
     fn receive_failed(&self, error: &SourceError, in_a_row: u64, pause: Duration) {
-        // The first few, and then ever fewer.
-        if in_a_row.is_power_of_two() {
-            tracing::warn!(
-                in_a_row,
-                pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                error = %ErrorChain(error),
-                "cannot receive; trying again"
-            );
-        }
+        self.log.receive_failed(error, in_a_row, pause);
     }
 
     fn receive_recovered(&self, failures: u64) {
-        tracing::warn!(failures, "receiving again");
+        self.log.receive_recovered(failures);
     }
 }
 

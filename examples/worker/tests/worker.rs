@@ -118,6 +118,19 @@ async fn a_command_that_takes_too_long_is_killed_with_all_it_started() {
 }
 
 #[tokio::test]
+async fn a_command_that_leaves_something_running_has_ended_all_the_same() {
+    let place = Place::new().await;
+    place.send(&envelope("quick")).await;
+    // It inherits the pipes, and holds them for longer than a handler may take.
+    place.configure("(sleep 2; touch survived) & exit 0", "timeout_ms = 1000\n");
+    let ran = place.run(&["--json", "--until-empty"]).await;
+    let lines = ran.json_lines();
+    assert_eq!((lines.len(), &lines[0]["outcome"]), (1, &"ack".into()));
+    tokio::time::sleep(3 * SECOND).await;
+    assert!(place.path("survived").exists());
+}
+
+#[tokio::test]
 async fn a_large_body_is_redeemed_and_a_damaged_or_missing_one_comes_back_later() {
     let place = Place::new().await;
     let services = HostServices::new();
