@@ -78,7 +78,7 @@ for line in sys.stdin:
 # Built with the features of the whole workspace, as its tests are, so that nothing is
 # built twice; the suites of other brokers are not asked for here.
 sqs_conformance() { # EMULATOR PORT THREADS
-    SQS_EMULATOR=$1 SQS_EMULATOR_URL=http://127.0.0.1:$2 \
+    env -u REQUIRE_LIVE -u KAFKA_BROKERS SQS_EMULATOR="$1" SQS_EMULATOR_URL="http://127.0.0.1:$2" \
         SINK_SQS_LIVE_REQUIRE_LIVE=1 SINK_SQS_SOURCE_LIVE_REQUIRE_LIVE=1 \
         cargo test --quiet --workspace --test conformance_live --test conformance_source_live -- --test-threads "$3"
 }

@@ -27,6 +27,9 @@ use crate::sqs::Hold;
 /// The moment in which every envelope of the suite was received.
 const RECEIVED_AT: i64 = 1_767_225_600_123;
 
+/// What a case plans that plays a fault.
+const A_FAULT: &str = "a fault is played";
+
 /// The fixture of a case, its profile, and what cases share: building sinks, making
 /// envelopes, delivering on the record, and reading back.
 pub struct Context<'f> {
@@ -38,6 +41,8 @@ pub struct Context<'f> {
     envelopes: Cell<u64>,
     progress: Progress,
     events: RefCell<BTreeMap<String, u64>>,
+    /// How many faults had been played when the first was asked for.
+    faults_before: Cell<Option<u64>>,
 }
 
 impl<'f> Context<'f> {
@@ -52,6 +57,7 @@ impl<'f> Context<'f> {
             envelopes: Cell::new(0),
             progress: Progress::new(),
             events: RefCell::default(),
+            faults_before: Cell::new(None),
         }
     }
 
@@ -129,6 +135,11 @@ impl<'f> Context<'f> {
     /// The planned events that never happened.
     #[must_use]
     pub fn missing_events(&self) -> Vec<String> {
+        if let (Some(before), Some(faults)) = (self.faults_before.get(), self.fixture.faults())
+            && faults.played() > before
+        {
+            self.happened(A_FAULT);
+        }
         let events = self.events.borrow();
         let missing = events.iter().filter(|(_, count)| **count == 0);
         missing.map(|(event, _)| event.clone()).collect()
@@ -519,12 +530,23 @@ impl<'f> Context<'f> {
         })
     }
 
+    /// A case that plays a fault is worth nothing where none was played.
+    fn plan_a_fault(&self) -> Checked {
+        let played = self.faults()?.played();
+        if self.faults_before.get().is_none() {
+            self.faults_before.set(Some(played));
+            self.plan(A_FAULT);
+        }
+        Ok(())
+    }
+
     /// Plays a fault once, at the next request.
     ///
     /// # Errors
     ///
     /// When the fixture has none.
     pub fn play(&self, destination: &Destination, fault: Fault) -> Checked {
+        self.plan_a_fault()?;
         self.faults()?.add(destination, Rule::once(fault));
         Ok(())
     }
@@ -535,6 +557,7 @@ impl<'f> Context<'f> {
     ///
     /// When the fixture has none.
     pub fn play_always(&self, destination: &Destination, fault: Fault) -> Checked {
+        self.plan_a_fault()?;
         self.faults()?.add(destination, Rule::always(fault));
         Ok(())
     }

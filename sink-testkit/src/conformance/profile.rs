@@ -92,6 +92,10 @@ impl Profile {
     pub fn has(&self, capability: Capability) -> bool {
         match capability {
             Capability::Batching => self.batching.is_some(),
+            Capability::BatchBytes => {
+                let batching = self.batching.as_ref();
+                batching.is_some_and(|batching| batching.max_bytes.is_some())
+            }
             Capability::Durable => self.guarantees.durable,
             Capability::Order => self.guarantees.ordering != Ordering::None,
             Capability::PipelinedOrder => self.guarantees.ordering == Ordering::PerKey,
@@ -129,7 +133,7 @@ impl Profile {
 }
 
 /// What an adapter can do. Those that follow from the guarantees are declared there:
-/// `Durable`, `Order`, `PipelinedOrder`, `Dedup`, `MessageLimit`; `Batching` by
+/// `Durable`, `Order`, `PipelinedOrder`, `Dedup`, `MessageLimit`; `Batching` and `BatchBytes` by
 /// [`Profile::batching`], `TextBeyondAscii` by [`Profile::carries_text_beyond_ascii`], and
 /// `KeyOfSource` by [`Profile::key`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,6 +141,8 @@ impl Profile {
 pub enum Capability {
     /// Deliveries share requests.
     Batching,
+    /// [`Batching::max_bytes`].
+    BatchBytes,
     /// `Ok` means stored.
     Durable,
     /// Deliveries of one key keep their order when each is awaited.
@@ -196,6 +202,7 @@ impl Capability {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Batching => "batching",
+            Self::BatchBytes => "a bound of a batch's bytes",
             Self::Durable => "durability",
             Self::Order => "order by key",
             Self::PipelinedOrder => "order of deliveries that are not awaited",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sink_testkit::conformance::{
-    Adapter, Case, CaseReport, Verdict, check_eq, run_case, run_case_within,
+    Adapter, Case, CaseReport, Fault, Verdict, check_eq, run_case, run_case_within,
 };
 use sink_testkit::reference::{Mutant, ReferenceAdapter};
 
@@ -137,6 +137,24 @@ pub(crate) fn what_never_happened_is_not_exercised() {
     assert_eq!(
         (report.verdict, &*report.reason),
         (Verdict::NotExercised, "it never happened: a throttle")
+    );
+}
+
+pub(crate) fn a_fault_that_was_not_played_is_not_exercised() {
+    let idle = own_case(|context| {
+        Box::pin(async move {
+            let destination = context.destination().await?;
+            // Nobody sends what it could be played at.
+            context.play(&destination, Fault::Throttle(None))
+        })
+    });
+    let report = play(Does::Nothing, &idle);
+    assert_eq!(
+        (report.verdict, &*report.reason),
+        (
+            Verdict::NotExercised,
+            "it never happened: a fault is played"
+        )
     );
 }
 

@@ -63,6 +63,7 @@ fn main() -> ExitCode {
             a_case_goes_on_after_another_has_hung,
             the_subject_runs_bare,
             what_never_happened_is_not_exercised,
+            a_fault_that_was_not_played_is_not_exercised,
             a_secret_in_a_log_is_found_and_not_repeated,
             a_divergence_that_fails_is_not_applicable,
             a_divergence_that_passes_fails,

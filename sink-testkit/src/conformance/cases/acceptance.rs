@@ -88,18 +88,9 @@ async fn ok_only_after_the_destination_confirmed(context: &Context<'_>) -> Check
     context.play(&destination, Fault::HoldReply(hold.gate()))?;
     let mut delivery = pin!(context.deliver(&*sink, &envelope));
     context.arrivals(&hold, 1, &mut delivery).await?;
-    for _ in 0..20 {
-        let open = std::future::poll_fn(|cx| {
-            std::task::Poll::Ready(delivery.as_mut().poll(cx).is_pending())
-        });
-        check(
-            open.await,
-            "while the reply is held",
-            "no answer yet",
-            "an answer",
-        )?;
-        tokio::task::yield_now().await;
-    }
+    context
+        .stays_open("while the reply is held", &mut delivery)
+        .await?;
     hold.release();
     let patience = context.profile().patience();
     let answer = context

@@ -23,13 +23,13 @@ pub(super) const CASES: &[Case] = &[
         batch_never_exceeds_byte_limit,
         "a message that would cross the limit of a request by one byte opens the next"
     )
-    .needs_capabilities(&[Capability::Batching])
+    .needs_capabilities(&[Capability::BatchBytes])
     .needs_faults(&[FaultKind::Requests]),
     case!(
         batch_uses_the_whole_byte_limit,
         "a request may be exactly as large as the limit"
     )
-    .needs_capabilities(&[Capability::Batching])
+    .needs_capabilities(&[Capability::BatchBytes])
     .needs_faults(&[FaultKind::Requests]),
     case!(
         batch_lone_message_flushes_within_linger,
@@ -62,6 +62,11 @@ pub(super) const CASES: &[Case] = &[
 fn batching<'c>(context: &'c Context<'_>) -> Checked<&'c Batching> {
     let batching = context.profile().batching.as_ref();
     batching.ok_or_else(|| Failure::of_kit("batching", "the profile declares none"))
+}
+
+fn byte_limit(context: &Context<'_>) -> Checked<usize> {
+    let limit = batching(context)?.max_bytes;
+    limit.ok_or_else(|| Failure::of_kit("batching", "the profile declares no bound of bytes"))
 }
 
 async fn batch_never_exceeds_count_limit(context: &Context<'_>) -> Checked {
@@ -127,9 +132,7 @@ fn envelope_of_size(context: &Context<'_>, sink: &dyn Sink, bytes: usize) -> Che
 /// Four messages that make up `bytes` together, and one more.
 async fn requests_of(context: &Context<'_>, over: usize) -> Checked<Vec<(usize, usize)>> {
     let destination = context.destination().await?;
-    let Some(limit) = batching(context)?.max_bytes else {
-        return Ok(Vec::new());
-    };
+    let limit = byte_limit(context)?;
     let quarter = limit / 4;
     let mut options = context.fixture().options(&destination);
     options["inline_max_bytes"] = quarter.into();
@@ -166,9 +169,7 @@ async fn batch_never_exceeds_byte_limit(context: &Context<'_>) -> Checked {
 }
 
 async fn batch_uses_the_whole_byte_limit(context: &Context<'_>) -> Checked {
-    let Some(limit) = batching(context)?.max_bytes else {
-        return Ok(());
-    };
+    let limit = byte_limit(context)?;
     let requests = requests_of(context, 0).await?;
     check_eq("the first request", &Some(&(4, limit)), &requests.first())
 }

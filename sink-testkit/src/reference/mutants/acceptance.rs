@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dispatch_api::{Receipt, SinkError};
+use tokio::time::timeout;
 
 use super::tools::{Patched, answering, calling, delivering, requesting};
 use super::{Mutant, Seam};
@@ -28,6 +29,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 Box::pin(async move {
                     tokio::spawn(async move { inner.deliver(&envelope, &ctx).await });
                     Ok(Receipt::new())
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "OkAfterAWhile",
+        "waits for the answer a little, and answers Ok all the same",
+        "ok_only_after_the_destination_confirmed",
+        "expected no answer yet",
+        Seam::Sink(|inner, _| {
+            delivering(inner, |inner, envelope, ctx| {
+                Box::pin(async move {
+                    let sending = tokio::spawn(async move { inner.deliver(&envelope, &ctx).await });
+                    match timeout(Duration::from_millis(100), sending).await {
+                        Ok(Ok(answer)) => answer,
+                        Ok(Err(_)) | Err(_) => Ok(Receipt::new()),
+                    }
                 })
             })
         }),

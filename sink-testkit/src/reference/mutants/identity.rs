@@ -26,6 +26,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
     )
     .in_mode("fair-batched"),
     Mutant::new(
+        "UndeclaredReceipt",
+        "gives receipts where it is said to give none",
+        "the_receipt_names_the_stored_message",
+        "an undeclared receipt: expected",
+        Seam::Sink(|inner, _| {
+            answering(inner, |envelope, answer| {
+                answer.map(|receipt| receipt.with_provider_id(envelope.id().to_string()))
+            })
+        }),
+    )
+    .in_mode("bare"),
+    Mutant::new(
         "PerInstanceSalt",
         "salts deduplication ids anew in every instance",
         "dedup_id_is_the_same_from_every_instance",

@@ -220,6 +220,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }),
     ),
     Mutant::new(
+        "UndeclaredDescription",
+        "describes itself where it is said to describe nothing",
+        "describe_matches_reality",
+        "an undeclared description: expected None",
+        Seam::Sink(|inner, _| {
+            let describe = |_| Some(Description::new("memory", "here", "hooks"));
+            Patched::new(inner).describe(describe).sink()
+        }),
+    )
+    .in_mode("bare"),
+    Mutant::new(
         "RestlessDescription",
         "describes each instance otherwise",
         "describe_tells_destinations_apart",
