@@ -7,13 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use dispatch_api::{
-    ClaimCheck, ClaimError, ClaimId, ClaimRef, Consumer, ConsumerSettings, Delivery,
-    DeliveryContext, Envelope, ErrorClass, HostServices, Received, SettleError, Settlement, Sink,
-    SinkError, SourceExt as _, Stop, Subscription,
+    ClaimCheck, ClaimError, ClaimId, ClaimRef, Consumer, ConsumerSettings,
+    DEFAULT_INLINE_MAX_BYTES, Delivery, DeliveryContext, Envelope, ErrorClass, HostServices,
+    Message, Received, SettleError, Settlement, Sink, SinkError, SourceExt as _, Stop,
+    Subscription,
 };
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, Headers as _, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use serde_json::json;
 use sink_kafka::{KafkaSource, KafkaSourceBuilder};
 use tokio::time::{Instant, timeout};
@@ -48,6 +50,16 @@ async fn send(cluster: &Cluster, envelope: &Envelope, ctx: &DeliveryContext) {
 
 /// Stores a record as a producer of its own.
 fn put(cluster: &Cluster, topic: &str, key: &str, payload: &[u8], headers: &[(&str, &str)]) {
+    put_all(cluster, topic, key.as_bytes(), &[payload], headers);
+}
+
+fn put_all(
+    cluster: &Cluster,
+    topic: &str,
+    key: &[u8],
+    payloads: &[&[u8]],
+    headers: &[(&str, &str)],
+) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", cluster.mock.bootstrap_servers())
         .create()
@@ -59,8 +71,11 @@ fn put(cluster: &Cluster, topic: &str, key: &str, payload: &[u8], headers: &[(&s
             value: Some(*value),
         });
     }
-    let record = BaseRecord::to(topic).key(key).payload(payload).headers(all);
-    producer.send(record).map_err(|(error, _)| error).unwrap();
+    for payload in payloads {
+        let record = BaseRecord::to(topic).key(key).payload(*payload);
+        let record = record.headers(all.clone());
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+    }
     producer.flush(PATIENCE).unwrap();
 }
 
@@ -341,6 +356,126 @@ async fn a_handler_that_takes_longer_than_a_poll_may_keeps_its_partitions() {
     next(&*subscription).await.ack().await.unwrap();
 }
 
+/// The mark of a copy for `workers` that may be handed out so much later.
+fn mark(delay: Duration) -> String {
+    let not_before = HostServices::new().unix_ms() + u64::try_from(delay.as_millis()).unwrap();
+    format!("count=2;not_before={not_before};group=workers")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_with_more_delayed_copies_than_it_keeps_stays_one_and_settles_them_when_due() {
+    const COPIES: usize = 1_010;
+    let cluster = Cluster::start();
+    let source = source(&cluster, "workers")
+        .property("session.timeout.ms", "6000")
+        .property("max.poll.interval.ms", "6000")
+        .build(&HostServices::new())
+        .unwrap();
+    let subscription = source.open_alone().await;
+    nothing_comes(&*subscription).await;
+    let mark = mark(Duration::from_secs(8));
+    let headers = [("dispatch_redelivery", &*mark)];
+    put_all(
+        &cluster,
+        TOPIC,
+        b"quay-7",
+        &[b"{}".as_slice(); COPIES],
+        &headers,
+    );
+    put(&cluster, TOPIC, "quay-7", b"behind them", &[]);
+    let taken = take(&*subscription, COPIES + 1).await;
+    assert_eq!(&**taken[COPIES].received().body(), b"behind them");
+    for (number, delivery) in taken.into_iter().enumerate() {
+        let id = delivery.received().id().to_owned();
+        assert_eq!(id, format!("{TOPIC}/0/{number}"));
+        delivery.ack().await.unwrap();
+    }
+    nothing_comes(&*subscription).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_that_is_paused_and_resumed_over_and_over_comes_once() {
+    let cluster = Cluster::without_topic();
+    cluster.create_topic(3);
+    let all: Vec<String> = (0..300).map(|number| format!("quay-{number}")).collect();
+    for key in &all {
+        put(&cluster, TOPIC, key, key.as_bytes(), &[]);
+    }
+    let subscription = built(&cluster, "workers").open_alone().await;
+    let mut came = Vec::new();
+    while came.len() < all.len() {
+        for delivery in take(&*subscription, 100).await {
+            came.push(String::from_utf8(delivery.received().body().to_vec()).unwrap());
+            delivery.ack().await.unwrap();
+        }
+        // Long enough for the source to keep what comes, and to pause the rest.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+    }
+    nothing_comes(&*subscription).await;
+    came.sort();
+    let mut expected = all;
+    expected.sort();
+    assert_eq!(came, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_refused_leaves_open_what_becomes_of_a_retry_whose_copy_is_stored() {
+    let cluster = Cluster::start();
+    send(&cluster, &envelope(), &ctx()).await;
+    let source = built(&cluster, "workers").out_retry(retry_sink(&cluster));
+    let subscription = source.open().await.unwrap();
+    let original = next(&*subscription).await;
+    let refusal = RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED;
+    let commits = RDKafkaApiKey::OffsetCommit;
+    cluster.mock.request_errors(commits, &[refusal]);
+    let error = original.retry().await.unwrap_err();
+    assert!(matches!(&error, SettleError::Unknown(_)), "{error:?}");
+    assert_eq!(error.code(), "GroupAuthorizationFailed");
+    // The copy's commit is the original's too.
+    let copy = next(&*subscription).await;
+    assert_eq!(copy.received().redelivery_count(), Some(2));
+    copy.ack().await.unwrap();
+    subscription.close().await;
+    let subscription = source.open().await.unwrap();
+    nothing_comes(&*subscription).await;
+    cluster.stored(0, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_has_the_key_of_its_original_byte_for_byte_and_so_its_partition() {
+    const KEY: &[u8] = &[0xff, 0x00, 0x9c];
+    let cluster = Cluster::start();
+    let (envelope, ctx) = (envelope(), ctx());
+    let message = Message::for_delivery(&envelope, &ctx, DEFAULT_INLINE_MAX_BYTES).unwrap();
+    put_all(&cluster, TOPIC, KEY, &[message.encode().as_bytes()], &[]);
+    let source = built(&cluster, "workers").out_retry(retry_sink(&cluster));
+    let subscription = source.open().await.unwrap();
+    next(&*subscription).await.retry().await.unwrap();
+    next(&*subscription).await.ack().await.unwrap();
+    for record in cluster.stored(0, 2) {
+        assert_eq!(record.key(), Some(KEY));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_ends_a_receive_that_waits() {
+    let cluster = Cluster::start();
+    let subscription = source(&cluster, "workers").wait(PATIENCE);
+    let subscription = subscription.build(&HostServices::new()).unwrap();
+    let subscription = subscription.open_alone().await;
+    let waiting = {
+        let subscription = Arc::clone(&subscription);
+        tokio::spawn(async move { subscription.receive(max(1)).await })
+    };
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let begun = Instant::now();
+    subscription.close().await;
+    let received = timeout(Duration::from_secs(5), waiting).await;
+    let error = received.unwrap().unwrap().unwrap_err();
+    assert_eq!(error.code(), "SubscriptionClosed");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_is_missing_is_told_in_time_and_not_created() {
     let cluster = Cluster::without_topic();
@@ -352,6 +487,10 @@ async fn a_topic_that_is_missing_is_told_in_time_and_not_created() {
     let source = built(&cluster, "workers")
         .max_attempts(3)
         .dead_letter("spent");
+    // Nothing would count to three.
+    let error = source.open().await.unwrap_err();
+    assert_eq!(error.code(), "NoRetrySink");
+    let source = source.out_retry(retry_sink(&cluster));
     let error = source.open().await.unwrap_err();
     assert_eq!(error.code(), "DeadLetterMissing");
     assert!(error.text().contains("`spent`"), "{error}");
