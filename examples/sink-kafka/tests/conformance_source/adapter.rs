@@ -94,7 +94,9 @@ pub(crate) fn profile() -> SourceProfile {
     profile.error_table = rows
         .map(|(name, class, _)| ErrorRow::new(*name, *class, Outcome::NotStored))
         .collect();
-    profile.hold = Duration::from_millis(500);
+    // A new producer takes up to a second for its first record, and half of a longer hold is
+    // what the suite gives a copy.
+    profile.hold = Duration::from_secs(1);
     profile.wait = Duration::from_millis(500);
     profile.timeout = TIMEOUT;
     profile.max_message_bytes = Some(900_000);

@@ -23,9 +23,9 @@ use tokio::time::{Instant, timeout};
 use crate::support::{Cluster, TOPIC, ctx, envelope, envelope_of};
 
 /// A member of a group has to join it first, which takes the mock cluster seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-fn source(cluster: &Cluster, group: &str) -> KafkaSourceBuilder {
+pub(crate) fn source(cluster: &Cluster, group: &str) -> KafkaSourceBuilder {
     let brokers = cluster.mock.bootstrap_servers();
     KafkaSource::builder(brokers.split(','), TOPIC, group)
         .wait(Duration::from_millis(300))
@@ -36,7 +36,7 @@ fn source(cluster: &Cluster, group: &str) -> KafkaSourceBuilder {
         .property("reconnect.backoff.max.ms", "100")
 }
 
-fn built(cluster: &Cluster, group: &str) -> KafkaSource {
+pub(crate) fn built(cluster: &Cluster, group: &str) -> KafkaSource {
     source(cluster, group).build(&HostServices::new()).unwrap()
 }
 
@@ -49,11 +49,17 @@ async fn send(cluster: &Cluster, envelope: &Envelope, ctx: &DeliveryContext) {
 }
 
 /// Stores a record as a producer of its own.
-fn put(cluster: &Cluster, topic: &str, key: &str, payload: &[u8], headers: &[(&str, &str)]) {
+pub(crate) fn put(
+    cluster: &Cluster,
+    topic: &str,
+    key: &str,
+    payload: &[u8],
+    headers: &[(&str, &str)],
+) {
     put_all(cluster, topic, key.as_bytes(), &[payload], headers);
 }
 
-fn put_all(
+pub(crate) fn put_all(
     cluster: &Cluster,
     topic: &str,
     key: &[u8],
@@ -79,12 +85,12 @@ fn put_all(
     producer.flush(PATIENCE).unwrap();
 }
 
-fn max(count: usize) -> NonZeroUsize {
+pub(crate) fn max(count: usize) -> NonZeroUsize {
     NonZeroUsize::new(count).unwrap()
 }
 
 /// Receives until so many came.
-async fn take(subscription: &dyn Subscription, count: usize) -> Vec<Box<dyn Delivery>> {
+pub(crate) async fn take(subscription: &dyn Subscription, count: usize) -> Vec<Box<dyn Delivery>> {
     let mut taken = Vec::new();
     let taking = async {
         while taken.len() < count {
@@ -96,11 +102,11 @@ async fn take(subscription: &dyn Subscription, count: usize) -> Vec<Box<dyn Deli
     taken
 }
 
-async fn next(subscription: &dyn Subscription) -> Box<dyn Delivery> {
+pub(crate) async fn next(subscription: &dyn Subscription) -> Box<dyn Delivery> {
     take(subscription, 1).await.remove(0)
 }
 
-async fn nothing_comes(subscription: &dyn Subscription) {
+pub(crate) async fn nothing_comes(subscription: &dyn Subscription) {
     for _ in 0..3 {
         let received = subscription.receive(max(10)).await.unwrap();
         assert!(received.is_empty(), "{received:?}");
@@ -338,87 +344,6 @@ async fn a_partition_that_goes_to_another_member_is_a_loss_that_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_that_takes_longer_than_a_poll_may_keeps_its_partitions() {
-    let cluster = Cluster::start();
-    send(&cluster, &envelope(), &ctx()).await;
-    let source = source(&cluster, "workers")
-        .property("session.timeout.ms", "6000")
-        .property("max.poll.interval.ms", "6000")
-        .build(&HostServices::new())
-        .unwrap();
-    let subscription = source.open_alone().await;
-    let delivery = next(&*subscription).await;
-    // Real time: librdkafka's clock is no test's.
-    tokio::time::sleep(Duration::from_millis(7_500)).await;
-    assert!(!delivery.received().lease().is_lost());
-    delivery.ack().await.unwrap();
-    send(&cluster, &envelope(), &ctx()).await;
-    next(&*subscription).await.ack().await.unwrap();
-}
-
-/// The mark of a copy for `workers` that may be handed out so much later.
-fn mark(delay: Duration) -> String {
-    let not_before = HostServices::new().unix_ms() + u64::try_from(delay.as_millis()).unwrap();
-    format!("count=2;not_before={not_before};group=workers")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_member_with_more_delayed_copies_than_it_keeps_stays_one_and_settles_them_when_due() {
-    const COPIES: usize = 1_010;
-    let cluster = Cluster::start();
-    let source = source(&cluster, "workers")
-        .property("session.timeout.ms", "6000")
-        .property("max.poll.interval.ms", "6000")
-        .build(&HostServices::new())
-        .unwrap();
-    let subscription = source.open_alone().await;
-    nothing_comes(&*subscription).await;
-    let mark = mark(Duration::from_secs(8));
-    let headers = [("dispatch_redelivery", &*mark)];
-    put_all(
-        &cluster,
-        TOPIC,
-        b"quay-7",
-        &[b"{}".as_slice(); COPIES],
-        &headers,
-    );
-    put(&cluster, TOPIC, "quay-7", b"behind them", &[]);
-    let taken = take(&*subscription, COPIES + 1).await;
-    assert_eq!(&**taken[COPIES].received().body(), b"behind them");
-    for (number, delivery) in taken.into_iter().enumerate() {
-        let id = delivery.received().id().to_owned();
-        assert_eq!(id, format!("{TOPIC}/0/{number}"));
-        delivery.ack().await.unwrap();
-    }
-    nothing_comes(&*subscription).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_backlog_that_is_paused_and_resumed_over_and_over_comes_once() {
-    let cluster = Cluster::without_topic();
-    cluster.create_topic(3);
-    let all: Vec<String> = (0..300).map(|number| format!("quay-{number}")).collect();
-    for key in &all {
-        put(&cluster, TOPIC, key, key.as_bytes(), &[]);
-    }
-    let subscription = built(&cluster, "workers").open_alone().await;
-    let mut came = Vec::new();
-    while came.len() < all.len() {
-        for delivery in take(&*subscription, 100).await {
-            came.push(String::from_utf8(delivery.received().body().to_vec()).unwrap());
-            delivery.ack().await.unwrap();
-        }
-        // Long enough for the source to keep what comes, and to pause the rest.
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
-    }
-    nothing_comes(&*subscription).await;
-    came.sort();
-    let mut expected = all;
-    expected.sort();
-    assert_eq!(came, expected);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_is_refused_leaves_open_what_becomes_of_a_retry_whose_copy_is_stored() {
     let cluster = Cluster::start();
     send(&cluster, &envelope(), &ctx()).await;
@@ -458,25 +383,6 @@ async fn a_copy_has_the_key_of_its_original_byte_for_byte_and_so_its_partition()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_close_ends_a_receive_that_waits() {
-    let cluster = Cluster::start();
-    let subscription = source(&cluster, "workers").wait(PATIENCE);
-    let subscription = subscription.build(&HostServices::new()).unwrap();
-    let subscription = subscription.open_alone().await;
-    let waiting = {
-        let subscription = Arc::clone(&subscription);
-        tokio::spawn(async move { subscription.receive(max(1)).await })
-    };
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let begun = Instant::now();
-    subscription.close().await;
-    let received = timeout(Duration::from_secs(5), waiting).await;
-    let error = received.unwrap().unwrap().unwrap_err();
-    assert_eq!(error.code(), "SubscriptionClosed");
-    assert!(begun.elapsed() < Duration::from_secs(5));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_is_missing_is_told_in_time_and_not_created() {
     let cluster = Cluster::without_topic();
     let error = built(&cluster, "workers").try_open().await.unwrap_err();
@@ -510,7 +416,7 @@ async fn brokers_that_are_not_there_are_told_in_time() {
 }
 
 /// Opens a source without a plan.
-trait OpenAlone {
+pub(crate) trait OpenAlone {
     async fn try_open(&self) -> Result<Arc<dyn Subscription>, dispatch_api::SourceError>;
 
     async fn open_alone(&self) -> Arc<dyn Subscription> {
