@@ -56,14 +56,13 @@ pub(crate) fn put(
     payload: &[u8],
     headers: &[(&str, &str)],
 ) {
-    put_all(cluster, topic, key.as_bytes(), &[payload], headers);
+    put_all(cluster, topic, &[(key.as_bytes(), payload)], headers);
 }
 
 pub(crate) fn put_all(
     cluster: &Cluster,
     topic: &str,
-    key: &[u8],
-    payloads: &[&[u8]],
+    records: &[(&[u8], &[u8])],
     headers: &[(&str, &str)],
 ) {
     let producer: BaseProducer = ClientConfig::new()
@@ -77,8 +76,8 @@ pub(crate) fn put_all(
             value: Some(*value),
         });
     }
-    for payload in payloads {
-        let record = BaseRecord::to(topic).key(key).payload(*payload);
+    for (key, payload) in records {
+        let record = BaseRecord::to(topic).key(*key).payload(*payload);
         let record = record.headers(all.clone());
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
@@ -372,7 +371,7 @@ async fn a_copy_has_the_key_of_its_original_byte_for_byte_and_so_its_partition()
     let cluster = Cluster::start();
     let (envelope, ctx) = (envelope(), ctx());
     let message = Message::for_delivery(&envelope, &ctx, DEFAULT_INLINE_MAX_BYTES).unwrap();
-    put_all(&cluster, TOPIC, KEY, &[message.encode().as_bytes()], &[]);
+    put_all(&cluster, TOPIC, &[(KEY, message.encode().as_bytes())], &[]);
     let source = built(&cluster, "workers").out_retry(retry_sink(&cluster));
     let subscription = source.open().await.unwrap();
     next(&*subscription).await.retry().await.unwrap();

@@ -54,8 +54,7 @@ async fn a_member_with_more_delayed_copies_than_it_keeps_stays_one_and_settles_t
     put_all(
         &cluster,
         TOPIC,
-        b"quay-7",
-        &[b"{}".as_slice(); COPIES],
+        &[(b"quay-7".as_slice(), b"{}".as_slice()); COPIES],
         &headers,
     );
     put(&cluster, TOPIC, "quay-7", b"behind them", &[]);
@@ -77,9 +76,11 @@ async fn a_backlog_that_is_paused_and_resumed_over_and_over_comes_once() {
     let cluster = Cluster::without_topic();
     cluster.create_topic(3);
     let all: Vec<String> = (0..300).map(|number| format!("quay-{number}")).collect();
-    for key in &all {
-        put(&cluster, TOPIC, key, key.as_bytes(), &[]);
-    }
+    let records: Vec<_> = all
+        .iter()
+        .map(|key| (key.as_bytes(), key.as_bytes()))
+        .collect();
+    put_all(&cluster, TOPIC, &records, &[]);
     let subscription = built(&cluster, "workers").open_alone().await;
     let mut came = Vec::new();
     while came.len() < all.len() {
@@ -156,9 +157,11 @@ async fn a_partition_that_goes_while_it_is_paused_is_read_on_when_it_comes_back(
     let cluster = Cluster::without_topic();
     cluster.create_topic(2);
     let all: BTreeSet<String> = (0..300).map(|number| format!("quay-{number}")).collect();
-    for key in &all {
-        put(&cluster, TOPIC, key, key.as_bytes(), &[]);
-    }
+    let records: Vec<_> = all
+        .iter()
+        .map(|key| (key.as_bytes(), key.as_bytes()))
+        .collect();
+    put_all(&cluster, TOPIC, &records, &[]);
     let first = built(&cluster, "workers").open_alone().await;
     // Time to join the group, and to keep as much as it does.
     tokio::time::sleep(Duration::from_secs(6)).await;
