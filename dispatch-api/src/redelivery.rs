@@ -22,8 +22,8 @@ pub struct Redelivery {
     pub not_before: Option<u64>,
     /// The only group of subscribers that is to have it; `None` for all.
     pub group: Option<String>,
-    /// What the original is ordered by.
-    pub key: Option<String>,
+    /// What the original is ordered by, as it was stored: not every broker's keys are text.
+    pub key: Option<Bytes>,
     /// What is beside the original, without [`Redelivery::ATTRIBUTE`].
     pub attributes: Vec<(String, Bytes)>,
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use dispatch_api::{DeliveryContext, Envelope, Message, SinkError};
 use rdkafka::message::{Header, OwnedHeaders};
 
@@ -10,7 +11,7 @@ use crate::config::KafkaSinkConfig;
 /// One message, checked against everything that can be checked without asking a broker.
 pub(crate) struct Record {
     /// Tenant and source: their messages go to one partition.
-    pub(crate) key: String,
+    pub(crate) key: Bytes,
     pub(crate) headers: OwnedHeaders,
     pub(crate) payload: String,
     /// Unix milliseconds; `None`: the client's own time.
@@ -34,7 +35,7 @@ impl Record {
         let tenant = envelope.tenant_id().unwrap_or_default();
         let key = match ctx.redelivery().and_then(|copy| copy.key.clone()) {
             Some(key) => key,
-            None => format!("{tenant}/{}", envelope.source_id()),
+            None => format!("{tenant}/{}", envelope.source_id()).into(),
         };
         let attributes = message.attributes();
         let mut headers = OwnedHeaders::new_with_capacity(attributes.len());
@@ -132,7 +133,7 @@ mod tests {
         let message =
             Message::for_delivery(&envelope, &ctx, dispatch_api::DEFAULT_INLINE_MAX_BYTES).unwrap();
         assert_eq!(record.payload, message.encode());
-        assert_eq!(record.key, "quay-7/harbor");
+        assert_eq!(&*record.key, b"quay-7/harbor");
         assert_eq!(record.timestamp, Some(1_767_225_600_123));
         let expected: Vec<_> = message
             .attributes()
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn a_missing_tenant_is_an_empty_header_and_an_empty_half_of_the_key() {
         let record = plan(&Envelope::new(ID.parse().unwrap(), "harbor", 0, "{}"));
-        assert_eq!(record.key, "/harbor");
+        assert_eq!(&*record.key, b"/harbor");
         assert_eq!(record.timestamp, None);
         assert!(headers(&record).contains(&("ankusa_tenant_id".to_owned(), String::new())));
     }

@@ -68,7 +68,7 @@ impl KafkaSink {
         deadline: Instant,
     ) -> Result<Receipt, SinkError> {
         let raw = RawRecord {
-            key: Some(record.key.as_bytes()),
+            key: Some(&*record.key),
             payload: record.payload.as_bytes(),
             headers: record.headers.clone(),
             timestamp: record.timestamp,

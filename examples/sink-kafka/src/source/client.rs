@@ -1,15 +1,16 @@
 //! The member of the consumer group, and what the brokers are asked by it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dispatch_api::{ErrorClass, SourceError};
-use rdkafka::ClientContext;
+use dispatch_api::{ErrorChain, ErrorClass, SourceError};
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use tokio::sync::watch;
+use rdkafka::{ClientContext, TopicPartitionList};
+use tokio::sync::{Notify, watch};
 
 use super::config::SourceConfig;
 use super::offsets::Offsets;
@@ -87,6 +88,38 @@ impl Client {
         Ok(())
     }
 
+    /// Asks for no more records of any partition, also of those that came since the last time.
+    pub(super) fn pause(&self, offsets: &Mutex<Offsets>) -> Result<(), KafkaError> {
+        let assignment = self.consumer().assignment()?;
+        let mut running: BTreeSet<i32> = assignment
+            .elements()
+            .iter()
+            .map(|partition| partition.partition())
+            .collect();
+        running.retain(|partition| !lock(offsets).paused().contains(partition));
+        if running.is_empty() {
+            return Ok(());
+        }
+        self.consumer().pause(&listed(&self.topic, &running))?;
+        lock(offsets).paused().extend(running);
+        Ok(())
+    }
+
+    /// Asks for records of what was paused. A partition that was not would go back to where it
+    /// began.
+    pub(super) fn resume(&self, offsets: &Mutex<Offsets>) -> Result<(), KafkaError> {
+        let paused = lock(offsets).paused().clone();
+        if paused.is_empty() {
+            return Ok(());
+        }
+        self.consumer().resume(&listed(&self.topic, &paused))?;
+        let mut offsets = lock(offsets);
+        offsets
+            .paused()
+            .retain(|partition| !paused.contains(partition));
+        Ok(())
+    }
+
     /// An error that the consumer told.
     pub(super) fn failed(&self, error: &KafkaError) -> SourceError {
         if self.consumer().client().fatal_error().is_some() {
@@ -124,6 +157,14 @@ impl fmt::Debug for Client {
     }
 }
 
+fn listed(topic: &str, partitions: &BTreeSet<i32>) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(partitions.len());
+    for partition in partitions {
+        list.add_partition(topic, *partition);
+    }
+    list
+}
+
 /// What librdkafka says of its properties may repeat a value.
 fn invalid_configuration() -> SourceError {
     SourceError::config(
@@ -136,14 +177,21 @@ fn invalid_configuration() -> SourceError {
 /// Listens to what the client says beside its messages.
 pub(super) struct Context {
     offsets: Arc<Mutex<Offsets>>,
+    /// Told when the group has given partitions.
+    news: Arc<Notify>,
     telemetry: SourceTelemetry,
     are_credentials_refused: AtomicBool,
 }
 
 impl Context {
-    pub(super) fn new(offsets: Arc<Mutex<Offsets>>, telemetry: SourceTelemetry) -> Self {
+    pub(super) fn new(
+        offsets: Arc<Mutex<Offsets>>,
+        news: Arc<Notify>,
+        telemetry: SourceTelemetry,
+    ) -> Self {
         Self {
             offsets,
+            news,
             telemetry,
             are_credentials_refused: AtomicBool::new(false),
         }
@@ -169,10 +217,25 @@ impl ClientContext for Context {
 }
 
 impl ConsumerContext for Context {
-    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let mut offsets = lock(&self.offsets);
-        offsets.set_joined(false);
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        lock(&self.offsets).set_joined(false);
         if let Rebalance::Revoke(partitions) = rebalance {
+            // One that leaves paused would come back paused.
+            let mut paused = TopicPartitionList::new();
+            for partition in partitions.elements() {
+                if lock(&self.offsets)
+                    .paused()
+                    .contains(&partition.partition())
+                {
+                    paused.add_partition(partition.topic(), partition.partition());
+                }
+            }
+            if paused.count() > 0
+                && let Err(error) = consumer.resume(&paused)
+            {
+                tracing::debug!(error = %ErrorChain(&error), "partitions are not resumed");
+            }
+            let mut offsets = lock(&self.offsets);
             for partition in partitions.elements() {
                 offsets.revoke(partition.partition());
                 self.telemetry.revoked();
@@ -183,6 +246,7 @@ impl ConsumerContext for Context {
     fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Assign(_) = rebalance {
             lock(&self.offsets).set_joined(true);
+            self.news.notify_one();
         }
     }
 }

@@ -22,7 +22,6 @@ type Answer = Result<(), Code>;
 
 struct Commit {
     place: Place,
-    position: i64,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -50,18 +49,14 @@ impl Commits {
         })
     }
 
-    /// Commits that the partition of this record is consumed up to this position. The answer's
-    /// end without one means that the subscription is closed.
-    pub(super) fn commit(&self, place: Place, position: i64) -> oneshot::Receiver<Answer> {
+    /// Commits that the partition of this record is consumed as far as it is by then. The
+    /// answer's end without one means that the subscription is closed.
+    pub(super) fn commit(&self, place: Place) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
         let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wanted) = &*wanted {
             // A thread that has ended drops it, which answers.
-            let _ = wanted.send(Commit {
-                place,
-                position,
-                answer,
-            });
+            let _ = wanted.send(Commit { place, answer });
         }
         answered
     }
@@ -106,11 +101,11 @@ impl Sender {
     fn send(&self, mut commits: Vec<Commit>) {
         let latest = Instant::now() + self.timeout;
         loop {
-            // Another member may have got further in a partition that is its now.
-            for gone in commits.extract_if(.., |commit| !self.is_assigned(commit)) {
+            let (positions, gone) = positions(&lock(&self.offsets), &mut commits);
+            for gone in gone {
                 let _ = gone.answer.send(Err(Code::AssignmentLost));
             }
-            let answer = self.try_send(&commits);
+            let answer = self.try_send(positions);
             let is_rebalancing = matches!(
                 answer,
                 Err(Code::RebalanceInProgress | Code::IllegalGeneration)
@@ -126,18 +121,7 @@ impl Sender {
         }
     }
 
-    fn is_assigned(&self, commit: &Commit) -> bool {
-        lock(&self.offsets).is_assigned(commit.place)
-    }
-
-    fn try_send(&self, commits: &[Commit]) -> Answer {
-        let mut positions: BTreeMap<i32, i64> = BTreeMap::new();
-        for commit in commits {
-            let position = positions
-                .entry(commit.place.partition)
-                .or_insert(commit.position);
-            *position = commit.position.max(*position);
-        }
+    fn try_send(&self, positions: BTreeMap<i32, i64>) -> Answer {
         if positions.is_empty() {
             return Ok(());
         }
@@ -153,8 +137,71 @@ impl Sender {
     }
 }
 
+/// Up to where each partition of these commits is to be committed, and the commits whose
+/// partition may be another member's now, who may have got further.
+///
+/// Those who settle at once may ask in any order: each is answered by the furthest position
+/// that is known when its request is made, and none takes the group back.
+fn positions(offsets: &Offsets, commits: &mut Vec<Commit>) -> (BTreeMap<i32, i64>, Vec<Commit>) {
+    let is_gone = |commit: &mut Commit| offsets.position(commit.place).is_none();
+    let gone = commits.extract_if(.., is_gone).collect();
+    let position = |commit: &Commit| {
+        let position = offsets.position(commit.place)?;
+        Some((commit.place.partition, position))
+    };
+    (commits.iter().filter_map(position).collect(), gone)
+}
+
 impl fmt::Debug for Commits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Commits").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(places: &[Place]) -> Vec<Commit> {
+        let commit = |place: &Place| Commit {
+            place: *place,
+            answer: oneshot::channel().0,
+        };
+        places.iter().map(commit).collect()
+    }
+
+    #[test]
+    fn commits_that_are_asked_for_in_reverse_take_the_group_nowhere_back() {
+        let mut offsets = Offsets::default();
+        let first = offsets.take(0, 4).unwrap();
+        let second = offsets.take(0, 5).unwrap();
+        let other = offsets.take(1, 7).unwrap();
+        for place in [first, second, other] {
+            assert_eq!(offsets.done(place), Ok(true));
+        }
+        for (places, expected) in [
+            (vec![second], vec![(0, 6)]),
+            (vec![first], vec![(0, 6)]),
+            (vec![second, first, other], vec![(0, 6), (1, 8)]),
+        ] {
+            let (positions, gone) = positions(&offsets, &mut asked(&places));
+            assert_eq!(positions.into_iter().collect::<Vec<_>>(), expected);
+            assert!(gone.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_partition_that_is_another_member_s_is_not_committed() {
+        let mut offsets = Offsets::default();
+        let places = [offsets.take(0, 4).unwrap(), offsets.take(1, 7).unwrap()];
+        for place in places {
+            assert_eq!(offsets.done(place), Ok(true));
+        }
+        offsets.revoke(0);
+        let mut commits = asked(&places);
+        let (positions, gone) = positions(&offsets, &mut commits);
+        assert_eq!(positions.into_iter().collect::<Vec<_>>(), [(1, 8)]);
+        assert_eq!((gone.len(), commits.len()), (1, 1));
+        assert_eq!(gone[0].place, places[0]);
     }
 }

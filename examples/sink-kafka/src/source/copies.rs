@@ -91,7 +91,7 @@ impl Copies {
             redelivery.not_before = Some(self.services.unix_ms().saturating_add(delay));
         }
         redelivery.group = Some(self.group.clone());
-        redelivery.key = record.key_text();
+        redelivery.key = record.key().cloned();
         redelivery.attributes = record.headers().to_vec();
         redelivery
     }

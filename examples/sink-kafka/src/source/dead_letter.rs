@@ -53,6 +53,17 @@ impl DeadLetter {
                 "max_attempts is 0: expected 1 or more",
             ));
         }
+        // Only copies count further, so that no message would ever be spent.
+        if max_attempts > 1 && plan.out_retry.is_none() {
+            return Err(SourceError::config(
+                "NoRetrySink",
+                format!(
+                    "max_attempts is {max_attempts} and out_retry is not set: on Kafka a retry is \
+                     a copy, and only copies count. Set out_retry to the sink that publishes \
+                     them, or max_attempts to 1"
+                ),
+            ));
+        }
         if !crate::config::is_topic(topic) {
             return Err(SourceError::config(
                 "InvalidDeadLetter",
@@ -107,7 +118,7 @@ impl DeadLetter {
             });
         }
         let record = RawRecord {
-            key: record.key(),
+            key: record.key().map(|key| &**key),
             payload: record.payload(),
             headers,
             timestamp: record.timestamp(),
@@ -148,9 +159,11 @@ mod tests {
             (Some(3), None, "IncompleteRedrive"),
             (None, Some("dead"), "IncompleteRedrive"),
             (Some(0), Some("dead"), "MaxAttemptsOutOfRange"),
-            (Some(3), Some(""), "InvalidDeadLetter"),
-            (Some(3), Some("de ad"), "InvalidDeadLetter"),
-            (Some(3), Some("hooks"), "DeadLetterIsSource"),
+            (Some(1), Some(""), "InvalidDeadLetter"),
+            (Some(1), Some("de ad"), "InvalidDeadLetter"),
+            (Some(1), Some("hooks"), "DeadLetterIsSource"),
+            // Nothing would count up to it.
+            (Some(2), Some("dead"), "NoRetrySink"),
         ] {
             let error = declared(max_attempts, dead_letter).unwrap_err();
             assert!(matches!(error.class(), ErrorClass::Config), "{error}");

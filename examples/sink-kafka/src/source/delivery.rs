@@ -45,7 +45,7 @@ impl KafkaDelivery {
             Settlement::RetryAfter(delay) => self.copy(delay, deadline).await?,
             Settlement::Drop => {}
         }
-        self.commit(deadline).await
+        self.commit(deadline).await.map_err(as_begun)
     }
 
     /// Whether a policy takes it out now.
@@ -81,13 +81,13 @@ impl KafkaDelivery {
     pub(super) async fn commit(&self, deadline: Instant) -> Result<(), SettleError> {
         let place = self.place;
         let done = lock(&self.shared.offsets).done(place);
-        let position = match done {
+        match done {
             Err(_) => return Err(SettleError::Lost(None)),
             // Those before it are out: theirs is the commit that counts for it too.
-            Ok(None) => return Ok(()),
-            Ok(Some(position)) => position,
-        };
-        let answer = self.shared.commits.commit(place, position);
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+        }
+        let answer = self.shared.commits.commit(place);
         match timeout_at(deadline, answer).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(code))) => Err(self.not_committed(code)),
@@ -107,6 +107,16 @@ impl KafkaDelivery {
             ErrorClass::Permanent => SettleError::Lost(Some(error.into())),
             _ => error.into(),
         }
+    }
+}
+
+/// What is done is within the next commit of its partition, and a copy may be out: a commit that
+/// is refused leaves open what becomes of the record. One of a partition that is another
+/// member's comes to that.
+fn as_begun(error: SettleError) -> SettleError {
+    match error {
+        SettleError::Refused(error) => SettleError::Unknown(error),
+        other => other,
     }
 }
 

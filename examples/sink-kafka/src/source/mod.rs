@@ -23,6 +23,7 @@ use dispatch_api::{
     SubscriptionPlan, read_options,
 };
 use serde_json::Value;
+use tokio::sync::Notify;
 
 pub use self::builder::KafkaSourceBuilder;
 use self::client::{Client, Context};
@@ -42,9 +43,9 @@ use self::telemetry::SourceTelemetry;
 /// Offsets are committed as far as every record before them is settled. Kafka gives nothing
 /// back, so that a retry is a copy: [`out_retry`](dispatch_api::SourceExt::out_retry) names
 /// the sink that publishes it, and the original is committed once the copy is stored. Without
-/// it a retry is refused. With [`max_attempts`](dispatch_api::SourceExt::max_attempts) and
-/// [`dead_letter`](dispatch_api::SourceExt::dead_letter), an existing topic, it moves a message
-/// there that was delivered so many times, its copies counted.
+/// it a retry is refused, and so is a [`max_attempts`](dispatch_api::SourceExt::max_attempts)
+/// above 1. With that and [`dead_letter`](dispatch_api::SourceExt::dead_letter), an existing
+/// topic, it moves a message there that was delivered so many times, its copies counted.
 ///
 /// The group of a delivery is the record's key, and records of one key are handled in their
 /// order, one at a time; a copy comes after those that were there before it. An id is
@@ -123,7 +124,8 @@ impl Source for KafkaSource {
         let dead_letter = DeadLetter::declared(plan, config)?;
         let offsets: Arc<Mutex<Offsets>> = Arc::default();
         let telemetry = SourceTelemetry::new(&config.topic, &config.group);
-        let context = Context::new(Arc::clone(&offsets), telemetry.clone());
+        let news: Arc<Notify> = Arc::default();
+        let context = Context::new(Arc::clone(&offsets), Arc::clone(&news), telemetry.clone());
         let client = Client::new(config, context)?;
         let spent = dead_letter.as_ref().map(|policy| policy.topic().to_owned());
         let client = look(client, config, spent).await?;
@@ -140,6 +142,7 @@ impl Source for KafkaSource {
             services: self.services.clone(),
             telemetry,
             offsets,
+            news,
             copies,
             dead_letter,
         };

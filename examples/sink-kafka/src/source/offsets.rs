@@ -1,6 +1,6 @@
 //! Which records are out, and up to where a partition is consumed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dispatch_api::LeaseKeeper;
 use tokio::time::Instant;
@@ -44,6 +44,8 @@ pub(super) struct Offsets {
     assignments: u64,
     /// By place in each partition.
     waiting: VecDeque<Waiting>,
+    /// Of this member's partitions those that the client asks for no records.
+    paused: BTreeSet<i32>,
     /// The group has told this member which partitions are its.
     has_joined: bool,
     is_closed: bool,
@@ -67,12 +69,19 @@ impl Offsets {
             }
         });
         known.next = known.next.max(offset + 1);
-        known.out.insert(offset, None);
-        Some(Place {
+        let place = Place {
             partition,
             offset,
             assignment: known.assignment,
-        })
+        };
+        if let Some(earlier) = known.out.insert(offset, None) {
+            // It is handed out once: what was made of it before is void.
+            self.waiting.retain(|waiting| waiting.place != place);
+            if let Some(keeper) = earlier {
+                keeper.lose();
+            }
+        }
+        Some(place)
     }
 
     fn of(&mut self, place: Place) -> Option<&mut Partition> {
@@ -82,10 +91,11 @@ impl Offsets {
         is_held.then_some(partition)
     }
 
-    /// Whether the partition is this subscription's as it was when the record came.
-    pub(super) fn is_assigned(&self, place: Place) -> bool {
-        let partition = self.partitions.get(&place.partition);
-        partition.is_some_and(|partition| partition.assignment == place.assignment)
+    /// Up to where the partition of this record is to be committed, which is never less than
+    /// what was asked before; `None` once the partition is not this subscription's as it was.
+    pub(super) fn position(&self, place: Place) -> Option<i64> {
+        let partition = self.partitions.get(&place.partition)?;
+        (partition.assignment == place.assignment).then_some(partition.committed)
     }
 
     /// Whether the record is still this subscription's to settle.
@@ -97,28 +107,31 @@ impl Offsets {
     pub(super) fn hold(&mut self, place: Place, keeper: LeaseKeeper) {
         match self.of(place) {
             Some(partition) => {
-                partition.out.insert(place.offset, Some(keeper));
+                let earlier = partition.out.insert(place.offset, Some(keeper));
+                if let Some(keeper) = earlier.flatten() {
+                    keeper.lose();
+                }
             }
             None => keeper.lose(),
         }
     }
 
-    /// The record is done. Returns up to where its partition is consumed now, where that is
-    /// further than what was asked to be committed.
+    /// The record is done. Whether its partition is consumed further than what was asked to be
+    /// committed, which [`Offsets::position`] tells.
     ///
     /// # Errors
     ///
     /// It is not this subscription's any more.
-    pub(super) fn done(&mut self, place: Place) -> Result<Option<i64>, NotHeld> {
+    pub(super) fn done(&mut self, place: Place) -> Result<bool, NotHeld> {
         let partition = self.of(place).ok_or(NotHeld)?;
         partition.out.remove(&place.offset);
         let first = partition.out.keys().next().copied();
         let position = first.unwrap_or(partition.next);
         if position <= partition.committed {
-            return Ok(None);
+            return Ok(false);
         }
         partition.committed = position;
-        Ok(Some(position))
+        Ok(true)
     }
 
     /// The record is handed out again from this moment on, and nothing of its partition
@@ -191,8 +204,14 @@ impl Offsets {
         self.waiting.len()
     }
 
+    /// The partitions that the client asks for no records.
+    pub(super) fn paused(&mut self) -> &mut BTreeSet<i32> {
+        &mut self.paused
+    }
+
     /// The partition is another member's now: what is out of it is lost.
     pub(super) fn revoke(&mut self, partition: i32) {
+        self.paused.remove(&partition);
         let Some(gone) = self.partitions.remove(&partition) else {
             return;
         };
@@ -231,11 +250,15 @@ mod tests {
     fn a_partition_is_consumed_up_to_the_first_record_that_is_not_done() {
         let mut offsets = Offsets::default();
         let places = taken(&mut offsets, 0, &[4, 5, 6, 9]);
-        assert_eq!(offsets.done(places[2]), Ok(None));
-        assert_eq!(offsets.done(places[0]), Ok(Some(5)));
-        assert_eq!(offsets.done(places[1]), Ok(Some(9)));
-        assert_eq!(offsets.done(places[3]), Ok(Some(10)));
-        assert_eq!(offsets.done(places[3]), Err(NotHeld));
+        let mut done = |place: Place| {
+            let is_further = offsets.done(place)?;
+            Ok(is_further.then(|| offsets.position(place).unwrap()))
+        };
+        assert_eq!(done(places[2]), Ok(None));
+        assert_eq!(done(places[0]), Ok(Some(5)));
+        assert_eq!(done(places[1]), Ok(Some(9)));
+        assert_eq!(done(places[3]), Ok(Some(10)));
+        assert_eq!(done(places[3]), Err(NotHeld));
     }
 
     #[test]
@@ -248,7 +271,9 @@ mod tests {
         assert!(lease.is_lost());
         let late = taken(&mut offsets, 0, &[4])[0];
         assert_eq!(offsets.done(early), Err(NotHeld));
-        assert_eq!(offsets.done(late), Ok(Some(5)));
+        assert_eq!(offsets.position(early), None);
+        assert_eq!(offsets.done(late), Ok(true));
+        assert_eq!(offsets.position(late), Some(5));
     }
 
     #[tokio::test(start_paused = true)]
@@ -269,7 +294,7 @@ mod tests {
         assert_eq!(offsets.due(later).unwrap().0, places[1]);
         assert_eq!(offsets.waiting(), 0);
         // Nothing was done, so nothing is consumed.
-        assert_eq!(offsets.done(places[2]), Ok(None));
+        assert_eq!(offsets.done(places[2]), Ok(false));
     }
 
     #[tokio::test(start_paused = true)]
@@ -283,8 +308,24 @@ mod tests {
             StoredRecord::default(),
         );
         assert!(!offsets.is_blocked(0, now));
-        assert_eq!(offsets.done(places[1]), Ok(None));
+        assert_eq!(offsets.done(places[1]), Ok(false));
         assert_eq!(offsets.next_due(), Some(now + Duration::from_secs(9)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_that_comes_once_more_is_lost_to_who_has_it_and_waits_no_more() {
+        let mut offsets = Offsets::default();
+        let places = taken(&mut offsets, 0, &[1, 2]);
+        let (keeper, lease) = LeaseKeeper::new(None);
+        offsets.hold(places[0], keeper);
+        offsets.delay(places[1], Instant::now(), StoredRecord::default());
+        assert_eq!(taken(&mut offsets, 0, &[1, 2]), places);
+        assert!(lease.is_lost());
+        assert_eq!(offsets.waiting(), 0);
+        let (keeper, lease) = LeaseKeeper::new(None);
+        offsets.hold(places[0], keeper);
+        assert!(!lease.is_lost());
+        assert_eq!(offsets.done(places[0]), Ok(true));
     }
 
     #[test]

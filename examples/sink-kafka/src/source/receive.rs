@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ use super::offsets::{Offsets, Place};
 use super::record::StoredRecord;
 use super::telemetry::SourceTelemetry;
 
-/// The most records that wait in this process, those included that have a time.
+/// So many records wait in this process, those included that have a time, before no more are
+/// asked for.
 const MAX_WAITING: usize = 1_000;
 
 /// The most records that wait in this process for the next receive.
@@ -34,6 +35,10 @@ const TEND: Duration = Duration::from_secs(1);
 
 /// How long a member that receives nothing looks for what the group wants of it.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How long a receive waits at least for its turn: who tends has it for a moment, and an empty
+/// answer meanwhile would be untrue.
+const TURN: Duration = Duration::from_millis(100);
 
 /// The longest that a delayed record is not looked at: clocks are set, and tokio's has an end.
 const LONGEST_DELAY: Duration = Duration::from_secs(86_400);
@@ -60,17 +65,19 @@ pub(super) struct Shared {
     /// Gone once the subscription is closed.
     client: Mutex<Option<Arc<Client>>>,
     left: watch::Receiver<()>,
-    /// Whoever asks the consumer for records: its partitions are paused while nobody does.
-    polling: tokio::sync::Mutex<Paused>,
-    is_closed: AtomicBool,
-    closed: Notify,
-    /// A record came back, or may be handed out sooner than it was said.
-    came_back: Notify,
+    /// Whoever asks the consumer for records.
+    polling: tokio::sync::Mutex<Polling>,
+    is_closed: watch::Sender<bool>,
+    /// A record came back, or the group has given partitions.
+    news: Arc<Notify>,
 }
 
-/// Whether the partitions are paused.
+/// What one who asked the consumer leaves to the next.
 #[derive(Debug, Default)]
-struct Paused(bool);
+struct Polling {
+    /// An error that nobody who receives was told. The client tells some only once.
+    failed: Option<KafkaError>,
+}
 
 /// The parts of a subscription that are made before it.
 pub(super) struct Parts {
@@ -81,6 +88,7 @@ pub(super) struct Parts {
     pub(super) services: HostServices,
     pub(super) telemetry: SourceTelemetry,
     pub(super) offsets: Arc<Mutex<Offsets>>,
+    pub(super) news: Arc<Notify>,
     pub(super) copies: Option<Copies>,
     pub(super) dead_letter: Option<DeadLetter>,
 }
@@ -117,9 +125,8 @@ impl KafkaSubscription {
             left: client.left(),
             client: Mutex::new(Some(client)),
             polling: tokio::sync::Mutex::default(),
-            is_closed: AtomicBool::new(false),
-            closed: Notify::new(),
-            came_back: Notify::new(),
+            is_closed: watch::Sender::new(false),
+            news: parts.news,
         });
         tokio::spawn(tend(Arc::downgrade(&shared)));
         Ok(Self { shared })
@@ -165,10 +172,9 @@ impl Subscription for KafkaSubscription {
 
     async fn close(&self) {
         let shared = &self.shared;
-        if shared.is_closed.swap(true, Ordering::AcqRel) {
+        if shared.is_closed.send_replace(true) {
             return;
         }
-        shared.closed.notify_waiters();
         let _ = timeout(shared.timeout, shared.commits.close()).await;
         lock(&shared.offsets).close();
         let client = shared.client.lock();
@@ -176,13 +182,6 @@ impl Subscription for KafkaSubscription {
         // Ends with the last who uses the client. An end that takes longer goes on without us.
         let mut left = shared.left.clone();
         let _ = timeout(shared.timeout, left.changed()).await;
-    }
-}
-
-impl Drop for KafkaSubscription {
-    fn drop(&mut self) {
-        // Deliveries that are out can be settled as long as there is a member.
-        self.shared.closed.notify_waiters();
     }
 }
 
@@ -217,19 +216,17 @@ impl Shared {
     ) -> Result<(), SourceError> {
         let client = self.client()?;
         // Others wait for their turn no longer than for a record.
-        let Ok(mut paused) = timeout_at(until, self.polling.lock()).await else {
+        let turn = until.max(Instant::now() + TURN);
+        let Ok(mut polling) = timeout_at(turn, self.polling.lock()).await else {
             return Ok(());
         };
-        if paused.0 && lock(&self.offsets).ready(Instant::now()) < max {
-            paused.0 = false;
-            let assignment = client.consumer().assignment();
-            let resumed = assignment.and_then(|all| client.consumer().resume(&all));
-            resumed.map_err(|error| client.failed(&error))?;
+        if let Some(error) = polling.failed.take() {
+            return Err(client.failed(&error));
         }
         let joined_by = until + self.timeout;
         let mut waits_since_joined = lock(&self.offsets).has_joined();
         loop {
-            if self.is_closed.load(Ordering::Acquire) {
+            if *self.is_closed.borrow() {
                 return match deliveries.is_empty() {
                     true => Err(SourceError::subscription_closed()),
                     false => Ok(()),
@@ -244,6 +241,8 @@ impl Shared {
                 true => until,
                 false => now,
             };
+            let throttled = self.throttle(&client, max);
+            throttled.map_err(|error| client.failed(&error))?;
             match self.next(&client, latest).await {
                 Some(Ok((place, record))) => self.admit(place, record, deliveries).await,
                 Some(Err(error)) => return Err(client.failed(&error)),
@@ -265,27 +264,52 @@ impl Shared {
         }
     }
 
+    /// Asks for no more records while too many wait, and for more once there is room. The client
+    /// is asked for what else it has to say either way: a member that does not is thrown out.
+    fn throttle(&self, client: &Client, max: usize) -> Result<(), KafkaError> {
+        let (waiting, is_paused, ready) = {
+            let mut offsets = lock(&self.offsets);
+            let is_paused = !offsets.paused().is_empty();
+            let ready = match is_paused {
+                true => offsets.ready(Instant::now()),
+                false => 0,
+            };
+            (offsets.waiting(), is_paused, ready)
+        };
+        match waiting >= MAX_WAITING {
+            true => client.pause(&self.offsets),
+            // A resumed partition is fetched anew: not for each single record.
+            false if is_paused && ready < max && waiting + KEPT <= MAX_WAITING => {
+                client.resume(&self.offsets)
+            }
+            false => Ok(()),
+        }
+    }
+
     /// The next record of the consumer, by `latest` or until something else is to be done.
     async fn next(
         &self,
         client: &Client,
         latest: Instant,
     ) -> Option<Result<(Place, StoredRecord), KafkaError>> {
-        let (is_full, due) = {
-            let offsets = lock(&self.offsets);
-            (offsets.waiting() >= MAX_WAITING, offsets.next_due())
-        };
+        let due = lock(&self.offsets).next_due();
         let latest = due.map_or(latest, |due| due.min(latest));
         tokio::select! {
             biased;
-            () = self.closed.notified() => None,
-            message = client.consumer().recv(), if !is_full => match message {
+            () = self.closed() => None,
+            message = client.consumer().recv() => match message {
                 Ok(message) => self.taken(&message).map(Ok),
                 Err(error) => Some(Err(error)),
             },
-            () = self.came_back.notified() => None,
+            () = self.news.notified() => None,
             () = sleep_until(latest) => None,
         }
+    }
+
+    /// Ends when the subscription is closed.
+    async fn closed(&self) {
+        // It is sent from what is borrowed here.
+        let _ = self.is_closed.subscribe().wait_for(|closed| *closed).await;
     }
 
     fn taken(&self, message: &BorrowedMessage<'_>) -> Option<(Place, StoredRecord)> {
@@ -314,9 +338,9 @@ impl Shared {
         let now = Instant::now();
         if record.is_for_another(&self.group) {
             let done = lock(&self.offsets).done(place);
-            if let Ok(Some(position)) = done {
+            if done == Ok(true) {
                 // Nobody waits for it, and a later commit says the same.
-                drop(self.commits.commit(place, position));
+                drop(self.commits.commit(place));
             }
             return;
         }
@@ -380,7 +404,7 @@ impl Shared {
         let due = Instant::now() + rest;
         let is_back = lock(&self.offsets).put_back(place, due, record.clone());
         if is_back {
-            self.came_back.notify_one();
+            self.news.notify_one();
         }
         is_back
     }
@@ -388,29 +412,35 @@ impl Shared {
     /// Does what the group wants of a member while nobody receives, and keeps what comes for
     /// the next receive. Where that does not come for long, the partitions are paused.
     async fn tend(self: &Arc<Self>) {
-        let Ok(mut paused) = self.polling.try_lock() else {
+        let Ok(mut polling) = self.polling.try_lock() else {
             return;
         };
         let Ok(client) = self.client() else {
             return;
         };
-        let consumer = client.consumer();
-        // Errors that go on are the next receive's to tell.
-        while let Ok(message) = timeout(LOOK, consumer.recv()).await {
+        while !*self.is_closed.borrow() {
+            let message = tokio::select! {
+                biased;
+                () = self.closed() => return,
+                message = timeout(LOOK, client.consumer().recv()) => message,
+            };
             let now = Instant::now();
-            if let Ok(message) = message
-                && let Some((place, record)) = self.taken(&message)
-            {
-                lock(&self.offsets).delay(place, now, record);
-            }
-            if lock(&self.offsets).ready(now) >= KEPT {
-                // Also partitions that came since the last time.
-                paused.0 = true;
-                let assignment = consumer.assignment();
-                if let Err(error) = assignment.and_then(|all| consumer.pause(&all)) {
-                    tracing::debug!(error = %ErrorChain(&error), "partitions are not paused");
-                    return;
+            match message {
+                Ok(Ok(message)) => {
+                    if let Some((place, record)) = self.taken(&message) {
+                        lock(&self.offsets).delay(place, now, record);
+                    }
                 }
+                Ok(Err(error)) => polling.failed = Some(error),
+                Err(_) => return,
+            }
+            let is_full = {
+                let offsets = lock(&self.offsets);
+                offsets.ready(now) >= KEPT || offsets.waiting() >= MAX_WAITING
+            };
+            if is_full && let Err(error) = client.pause(&self.offsets) {
+                tracing::debug!(error = %ErrorChain(&error), "partitions are not paused");
+                return;
             }
         }
     }
@@ -432,7 +462,7 @@ async fn tend(subscription: Weak<Shared>) {
         let Some(shared) = subscription.upgrade() else {
             return;
         };
-        if shared.is_closed.load(Ordering::Acquire) {
+        if *shared.is_closed.borrow() {
             return;
         }
         shared.tend().await;

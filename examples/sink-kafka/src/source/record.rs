@@ -77,8 +77,8 @@ impl StoredRecord {
     }
 
     /// The key as it was stored.
-    pub(super) fn key(&self) -> Option<&[u8]> {
-        self.inner.key.as_deref()
+    pub(super) fn key(&self) -> Option<&Bytes> {
+        self.inner.key.as_ref()
     }
 
     pub(super) fn payload(&self) -> &Bytes {

@@ -32,7 +32,8 @@ impl TopicFixture {
     pub(crate) async fn mocked(runtime: &Handle, mode: &str) -> Result<Self, FixtureError> {
         let brokers = Brokers::start().await?;
         let script = Arc::new(Script::default());
-        let proxy = Proxy::start(runtime, brokers.clone(), Arc::clone(&script)).await?;
+        let watch = Arc::clone(&script);
+        let proxy = Proxy::start(runtime, brokers.clone(), watch).await?;
         Ok(Self {
             proxy: Some(proxy),
             brokers,

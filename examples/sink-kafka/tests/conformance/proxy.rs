@@ -1,11 +1,12 @@
-//! A proxy between the sink and its brokers, which knows requests from their replies, asks
-//! clients who they are, and keeps the sink from going past it.
+//! A proxy between a client and its brokers, which knows requests from their replies, asks
+//! clients who they are, and keeps them from going past it.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use rdkafka::types::RDKafkaRespErr as Error;
 use sink_testkit::conformance::{FixtureError, Garbage, Gate};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -15,13 +16,57 @@ use tokio::task::JoinHandle;
 
 use crate::brokers::Brokers;
 use crate::frame::{read, with_port};
-use crate::script::{Play, Script, is_known};
 use crate::wire::{self, Head, correlation, head};
 
 type Connections = Arc<Mutex<Vec<JoinHandle<()>>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a proxy does with one request.
+pub(crate) enum Play {
+    /// Hands it on.
+    Pass,
+    /// Holds it and what comes behind it, as a broker does that takes its time.
+    HoldRequest(Arc<Gate>),
+    /// Hands it on, and holds its reply.
+    HoldReply(Arc<Gate>),
+    /// Hands it on, and ends the connection in the place of its reply.
+    LoseReply,
+    /// Hands it on, and spoils its reply.
+    Garble(Garbage),
+    /// Hands it on to brokers that refuse it.
+    Refuse(Error),
+    /// Ends the connection.
+    Close,
+    /// Says this in the place of a reply, and ends the connection.
+    Answer(Vec<u8>),
+    /// Says this in the place of a reply.
+    Instead(Bytes),
+    /// Hands it on, and asks what becomes of its reply.
+    Look,
+    /// Hands on and answers nothing any more.
+    Silence,
+}
+
+/// Says what happens to what comes by.
+pub(crate) trait Watch: Send + Sync {
+    /// Whether it is the user's password.
+    fn is_known(&self, user: &str, password: &str) -> bool;
+
+    /// A user's request comes by.
+    fn asked(&self, user: Option<&str>, head: Head, frame: &Bytes) -> Play;
+
+    /// The reply to a request that is looked at, and what is told in its place.
+    fn answered(&self, _head: Head, frame: Bytes) -> Bytes {
+        frame
+    }
+
+    /// The latest versions of requests that clients hear of, where brokers know later ones.
+    fn latest(&self) -> &'static [(i16, i16)] {
+        &[]
+    }
 }
 
 /// A port that leads to the brokers, until it is dropped.
@@ -35,7 +80,7 @@ impl Proxy {
     pub(crate) async fn start(
         runtime: &Handle,
         brokers: Brokers,
-        script: Arc<Script>,
+        watch: Arc<dyn Watch>,
     ) -> Result<Self, FixtureError> {
         let listening = runtime.spawn(TcpListener::bind("127.0.0.1:0"));
         let listener = listening.await??;
@@ -46,10 +91,10 @@ impl Proxy {
         let opened = Arc::clone(&connections);
         let accepting = runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (brokers, script) = (brokers.clone(), Arc::clone(&script));
+                let (brokers, watch) = (brokers.clone(), Arc::clone(&watch));
                 let serving = tokio::spawn(async move {
                     // What ends one side ends the other.
-                    let _ = serve(client, ports, brokers, script).await;
+                    let _ = serve(client, ports, brokers, watch).await;
                 });
                 lock(&opened).push(serving);
             }
@@ -92,7 +137,7 @@ async fn serve(
     client: TcpStream,
     ports: (u16, u16),
     brokers: Brokers,
-    script: Arc<Script>,
+    watch: Arc<dyn Watch>,
 ) -> io::Result<()> {
     let server = TcpStream::connect(("127.0.0.1", ports.0)).await?;
     let (from_client, to_client) = client.into_split();
@@ -100,7 +145,7 @@ async fn serve(
     let connection = Connection {
         ports,
         brokers,
-        script,
+        watch,
         awaited: Mutex::default(),
         to_client: tokio::sync::Mutex::new(to_client),
     };
@@ -114,7 +159,7 @@ struct Connection {
     /// The broker's, and the proxy's.
     ports: (u16, u16),
     brokers: Brokers,
-    script: Arc<Script>,
+    watch: Arc<dyn Watch>,
     /// What to do with replies.
     awaited: Mutex<HashMap<i32, AtReply>>,
     to_client: tokio::sync::Mutex<OwnedWriteHalf>,
@@ -129,6 +174,7 @@ enum AtReply {
     /// The connection ends in its place.
     Lose,
     Garble(Garbage, Head),
+    Look(Head),
 }
 
 impl Connection {
@@ -147,7 +193,9 @@ impl Connection {
             let head = head(&frame)?;
             match head.api {
                 wire::API_VERSIONS => self.at_reply(head.correlation, AtReply::AddSasl),
-                wire::METADATA => self.at_reply(head.correlation, AtReply::Rewrite),
+                wire::METADATA | wire::FIND_COORDINATOR => {
+                    self.at_reply(head.correlation, AtReply::Rewrite);
+                }
                 wire::SASL_HANDSHAKE => {
                     self.tell(&wire::handshaken(head.correlation)).await?;
                     continue;
@@ -156,10 +204,8 @@ impl Connection {
                     user = self.authenticate(&frame, head).await?;
                     continue;
                 }
-                wire::PRODUCE => {
-                    let written = wire::written(&frame, head);
-                    let written = written.expect("the client writes what the proxy reads");
-                    match self.script.request(user.as_deref(), &written) {
+                _ => {
+                    match self.watch.asked(user.as_deref(), head, &frame) {
                         Play::Pass => {}
                         Play::HoldRequest(gate) => gate.pass().await,
                         Play::HoldReply(gate) => {
@@ -175,6 +221,11 @@ impl Connection {
                         }
                         Play::Close => return Ok(()),
                         Play::Answer(bytes) => return self.tell(&bytes).await,
+                        Play::Instead(reply) => {
+                            self.tell(&reply).await?;
+                            continue;
+                        }
+                        Play::Look => self.at_reply(head.correlation, AtReply::Look(head)),
                         Play::Silence => {
                             // Nothing that comes behind it is answered either.
                             while read(&mut from).await?.is_some() {}
@@ -182,7 +233,6 @@ impl Connection {
                         }
                     }
                 }
-                _ => {}
             }
             to.write_all(&frame).await?;
         }
@@ -192,7 +242,7 @@ impl Connection {
     /// The user whose password it is; nobody else comes any further.
     async fn authenticate(&self, frame: &Bytes, head: Head) -> io::Result<Option<String>> {
         let credentials =
-            wire::credentials(frame).filter(|(user, password)| is_known(user, password));
+            wire::credentials(frame).filter(|(user, password)| self.watch.is_known(user, password));
         let answer = wire::authenticated(head.correlation, credentials.is_some());
         self.tell(&answer).await?;
         match credentials {
@@ -207,7 +257,8 @@ impl Connection {
             let what = lock(&self.awaited).remove(&correlation(&frame));
             let frame = match what {
                 Some(AtReply::Rewrite) => with_port(&frame, self.ports.0, self.ports.1).into(),
-                Some(AtReply::AddSasl) => wire::with_sasl(&frame),
+                Some(AtReply::AddSasl) => wire::with_sasl(&frame, self.watch.latest()),
+                Some(AtReply::Look(head)) => self.watch.answered(head, frame),
                 // Replies behind it wait too: they come in turns.
                 Some(AtReply::Hold(gate)) => {
                     gate.pass().await;

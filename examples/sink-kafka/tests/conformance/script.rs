@@ -8,12 +8,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use rdkafka::types::RDKafkaRespErr as Error;
 use sink_testkit::conformance::{
-    Destination, Fault, FaultScript, Garbage, Gate, Rule, SeenRequest, StoredMessage,
+    Destination, Fault, FaultScript, Rule, SeenRequest, StoredMessage,
 };
 
-use crate::wire::{Batch, Record, Written};
+use crate::proxy::{Play, Watch};
+use crate::wire::{self, Batch, Head, Record, Written};
 
 /// Who may connect, with what password.
 pub(crate) const HARBOR: (&str, &str) = ("harbor", "harbor-s3cret-41c09be77d2f4a");
@@ -21,7 +23,7 @@ pub(crate) const DEPOT: (&str, &str) = ("depot", "depot-s3cret-9d07ac15e3b862");
 /// May connect, and store nothing.
 pub(crate) const STRANGER: (&str, &str) = ("stranger", "stranger-s3cret-5be0c7");
 
-pub(crate) fn is_known(user: &str, password: &str) -> bool {
+fn is_known(user: &str, password: &str) -> bool {
     [HARBOR, DEPOT, STRANGER].contains(&(user, password))
 }
 
@@ -46,28 +48,6 @@ const ROWS: &[(&str, Error)] = &[
     ),
     ("UNKNOWN", Error::RD_KAFKA_RESP_ERR_UNKNOWN),
 ];
-
-/// What the proxy does with one request.
-pub(crate) enum Play {
-    /// Hands it on.
-    Pass,
-    /// Holds it and what comes behind it, as a broker does that takes its time.
-    HoldRequest(Arc<Gate>),
-    /// Hands it on, and holds its reply.
-    HoldReply(Arc<Gate>),
-    /// Hands it on, and ends the connection in the place of its reply.
-    LoseReply,
-    /// Hands it on, and spoils its reply.
-    Garble(Garbage),
-    /// Hands it on to brokers that refuse it.
-    Refuse(Error),
-    /// Ends the connection.
-    Close,
-    /// Says this in the place of a reply, and ends the connection.
-    Answer(Vec<u8>),
-    /// Hands on and answers nothing any more.
-    Silence,
-}
 
 /// What happens to a batch each time that it is sent.
 #[derive(Clone)]
@@ -100,7 +80,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Script {
     /// A user's request comes by: it is recorded, and a rule may want something of it.
-    pub(crate) fn request(&self, user: Option<&str>, written: &[Written]) -> Play {
+    fn request(&self, user: Option<&str>, written: &[Written]) -> Play {
         for written in written {
             let topic = written.batch.topic.clone();
             let request = (topic, request(user, &written.records));
@@ -220,9 +200,26 @@ fn request(user: Option<&str>, records: &[Record]) -> SeenRequest {
         seen.keys
             .push(key.map(|key| String::from_utf8_lossy(key).into_owned()));
         seen.dedup_ids.push(None);
-        seen.bytes += record.value.len() + key.map_or(0, bytes::Bytes::len);
+        seen.bytes += record.value.len() + key.map_or(0, Bytes::len);
     }
     seen
+}
+
+impl Watch for Script {
+    fn is_known(&self, user: &str, password: &str) -> bool {
+        is_known(user, password)
+    }
+
+    fn asked(&self, user: Option<&str>, head: Head, frame: &Bytes) -> Play {
+        if head.api != wire::PRODUCE {
+            return Play::Pass;
+        }
+        let written = wire::written(frame, head);
+        self.request(
+            user,
+            &written.expect("the client writes what the proxy reads"),
+        )
+    }
 }
 
 impl FaultScript for Script {

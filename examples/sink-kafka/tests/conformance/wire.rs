@@ -8,6 +8,7 @@ use sink_testkit::conformance::Garbage;
 
 pub(crate) const PRODUCE: i16 = 0;
 pub(crate) const METADATA: i16 = 3;
+pub(crate) const FIND_COORDINATOR: i16 = 10;
 pub(crate) const SASL_HANDSHAKE: i16 = 17;
 pub(crate) const API_VERSIONS: i16 = 18;
 pub(crate) const SASL_AUTHENTICATE: i16 = 36;
@@ -22,7 +23,7 @@ const FLEXIBLE: i16 = 9;
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) api: i16,
-    version: i16,
+    pub(crate) version: i16,
     pub(crate) correlation: i32,
 }
 
@@ -132,11 +133,11 @@ fn batch_of(topic: &str, mut batch: Bytes) -> Option<Written> {
     })
 }
 
-fn skip(from: &mut Bytes, bytes: usize) -> Option<()> {
+pub(crate) fn skip(from: &mut Bytes, bytes: usize) -> Option<()> {
     take(from, bytes).map(drop)
 }
 
-fn take(from: &mut Bytes, bytes: usize) -> Option<Bytes> {
+pub(crate) fn take(from: &mut Bytes, bytes: usize) -> Option<Bytes> {
     (bytes <= from.len()).then(|| from.split_to(bytes))
 }
 
@@ -179,7 +180,7 @@ fn varint(from: &mut Bytes) -> Option<i64> {
 }
 
 /// A reply of this content.
-fn reply(correlation: i32, content: &[u8]) -> Bytes {
+pub(crate) fn reply(correlation: i32, content: &[u8]) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u32(u32::try_from(4 + content.len()).expect("replies are small"));
     frame.put_i32(correlation);
@@ -188,8 +189,9 @@ fn reply(correlation: i32, content: &[u8]) -> Bytes {
 }
 
 /// A reply about the protocol's versions, with the two requests of a client that says who it
-/// is. One that refuses the question's own version stays as it is.
-pub(crate) fn with_sasl(frame: &Bytes) -> Bytes {
+/// is, and with no later version of a request than these. One that refuses the question's own
+/// version stays as it is.
+pub(crate) fn with_sasl(frame: &Bytes, latest: &[(i16, i16)]) -> Bytes {
     let (start, mut rest) = (&frame[8..10], frame.slice(10..));
     let (0, Ok(known)) = (frame.slice(8..10).get_i16(), rest.try_get_i32()) else {
         return frame.clone();
@@ -200,6 +202,14 @@ pub(crate) fn with_sasl(frame: &Bytes) -> Bytes {
         content.put_i16(api);
         content.put_i16(0);
         content.put_i16(latest);
+    }
+    for _ in 0..known {
+        let mut known = rest.split_to(6);
+        let (api, earliest, last) = (known.get_i16(), known.get_i16(), known.get_i16());
+        let bound = latest.iter().find(|(bounded, _)| *bounded == api);
+        content.put_i16(api);
+        content.put_i16(earliest);
+        content.put_i16(bound.map_or(last, |(_, bound)| last.min(*bound)));
     }
     content.put_slice(&rest);
     reply(correlation(frame), &content)

@@ -9,11 +9,16 @@ use dispatch_api::{HostServices, Sink, Source};
 use rdkafka::message::{Headers as _, Message as _, OwnedMessage};
 use serde_json::json;
 use sink_kafka::{KafkaSink, KafkaSinkConfig, KafkaSource};
-use sink_testkit::conformance::source::{RawMessage, SourceFixture, SourceOptions};
+use sink_testkit::conformance::source::{
+    RawMessage, SourceFaultScript, SourceFixture, SourceOptions,
+};
 use sink_testkit::conformance::{Destination, FixtureError, StoredMessage};
+use tokio::runtime::Handle;
 
 use crate::adapter::TIMEOUT;
 use crate::brokers::{Brokers, RawRecord};
+use crate::proxy::{Proxy, Watch};
+use crate::script::Script;
 
 const SECRET: &str = "harbor-s3cret-5b7d0c21e4a94f";
 
@@ -22,14 +27,22 @@ const PARTITIONS: i32 = 3;
 
 pub(crate) struct GroupFixture {
     brokers: Brokers,
+    /// Between sources and the brokers.
+    proxy: Proxy,
+    script: Arc<Script>,
     /// How many places of each name there are.
     made: Mutex<BTreeMap<String, usize>>,
 }
 
 impl GroupFixture {
-    pub(crate) async fn start() -> Result<Self, FixtureError> {
+    pub(crate) async fn start(runtime: &Handle) -> Result<Self, FixtureError> {
+        let brokers = Brokers::start().await?;
+        let script = Arc::new(Script::default());
+        let watch: Arc<dyn Watch> = Arc::<Script>::clone(&script);
         Ok(Self {
-            brokers: Brokers::start().await?,
+            proxy: Proxy::start(runtime, brokers.clone(), watch).await?,
+            brokers,
+            script,
             made: Mutex::default(),
         })
     }
@@ -39,20 +52,23 @@ impl GroupFixture {
         destination: &Destination,
         options: &SourceOptions,
     ) -> Result<Arc<dyn Source>, String> {
-        let brokers = self.brokers.address().split(',');
-        let source = KafkaSource::builder(brokers, destination.name(), &options.group)
-            .wait(options.wait)
-            .timeout_ms(u64::try_from(TIMEOUT.as_millis()).unwrap())
-            // A member hears of others, and of records, when it asks the next time.
-            .property("heartbeat.interval.ms", "100")
-            // The mock cluster waits this long for members of a group that all have left.
-            .property("session.timeout.ms", "4000")
-            .property("fetch.wait.max.ms", "50")
-            .property("reconnect.backoff.ms", "10")
-            .property("reconnect.backoff.max.ms", "100")
-            .property("sasl.username", "harbor")
-            .property("sasl.password", SECRET)
-            .build(&HostServices::new());
+        let source =
+            KafkaSource::builder([self.proxy.address()], destination.name(), &options.group)
+                .wait(options.wait)
+                .timeout_ms(u64::try_from(TIMEOUT.as_millis()).unwrap())
+                // A member hears of others, and of records, when it asks the next time.
+                .property("heartbeat.interval.ms", "100")
+                // The mock cluster waits this long for members of a group that all have left.
+                .property("session.timeout.ms", "4000")
+                .property("fetch.wait.max.ms", "50")
+                .property("fetch.error.backoff.ms", "200")
+                // When a connection that is silent is given up.
+                .property("socket.timeout.ms", "7000")
+                .property("reconnect.backoff.ms", "10")
+                .property("reconnect.backoff.max.ms", "100")
+                .property("sasl.username", "harbor")
+                .property("sasl.password", SECRET)
+                .build(&HostServices::new());
         Ok(Arc::new(source.map_err(|problems| problems.to_string())?))
     }
 }
@@ -148,6 +164,10 @@ impl SourceFixture for GroupFixture {
         });
         let config = KafkaSinkConfig::from_options(&options).ok()?;
         Some(Arc::new(KafkaSink::new(config, &HostServices::new())))
+    }
+
+    fn faults(&self) -> Option<&dyn SourceFaultScript> {
+        Some(&*self.script)
     }
 
     async fn restart(&self) -> Result<(), FixtureError> {

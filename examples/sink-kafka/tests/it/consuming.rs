@@ -7,13 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use dispatch_api::{
-    ClaimCheck, ClaimError, ClaimId, ClaimRef, Consumer, ConsumerSettings, Delivery,
-    DeliveryContext, Envelope, ErrorClass, HostServices, Received, SettleError, Settlement, Sink,
-    SinkError, SourceExt as _, Stop, Subscription,
+    ClaimCheck, ClaimError, ClaimId, ClaimRef, Consumer, ConsumerSettings,
+    DEFAULT_INLINE_MAX_BYTES, Delivery, DeliveryContext, Envelope, ErrorClass, HostServices,
+    Message, Received, SettleError, Settlement, Sink, SinkError, SourceExt as _, Stop,
+    Subscription,
 };
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, Headers as _, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use serde_json::json;
 use sink_kafka::{KafkaSource, KafkaSourceBuilder};
 use tokio::time::{Instant, timeout};
@@ -21,9 +23,9 @@ use tokio::time::{Instant, timeout};
 use crate::support::{Cluster, TOPIC, ctx, envelope, envelope_of};
 
 /// A member of a group has to join it first, which takes the mock cluster seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-fn source(cluster: &Cluster, group: &str) -> KafkaSourceBuilder {
+pub(crate) fn source(cluster: &Cluster, group: &str) -> KafkaSourceBuilder {
     let brokers = cluster.mock.bootstrap_servers();
     KafkaSource::builder(brokers.split(','), TOPIC, group)
         .wait(Duration::from_millis(300))
@@ -34,7 +36,7 @@ fn source(cluster: &Cluster, group: &str) -> KafkaSourceBuilder {
         .property("reconnect.backoff.max.ms", "100")
 }
 
-fn built(cluster: &Cluster, group: &str) -> KafkaSource {
+pub(crate) fn built(cluster: &Cluster, group: &str) -> KafkaSource {
     source(cluster, group).build(&HostServices::new()).unwrap()
 }
 
@@ -47,7 +49,22 @@ async fn send(cluster: &Cluster, envelope: &Envelope, ctx: &DeliveryContext) {
 }
 
 /// Stores a record as a producer of its own.
-fn put(cluster: &Cluster, topic: &str, key: &str, payload: &[u8], headers: &[(&str, &str)]) {
+pub(crate) fn put(
+    cluster: &Cluster,
+    topic: &str,
+    key: &str,
+    payload: &[u8],
+    headers: &[(&str, &str)],
+) {
+    put_all(cluster, topic, &[(key.as_bytes(), payload)], headers);
+}
+
+pub(crate) fn put_all(
+    cluster: &Cluster,
+    topic: &str,
+    records: &[(&[u8], &[u8])],
+    headers: &[(&str, &str)],
+) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", cluster.mock.bootstrap_servers())
         .create()
@@ -59,17 +76,20 @@ fn put(cluster: &Cluster, topic: &str, key: &str, payload: &[u8], headers: &[(&s
             value: Some(*value),
         });
     }
-    let record = BaseRecord::to(topic).key(key).payload(payload).headers(all);
-    producer.send(record).map_err(|(error, _)| error).unwrap();
+    for (key, payload) in records {
+        let record = BaseRecord::to(topic).key(*key).payload(*payload);
+        let record = record.headers(all.clone());
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+    }
     producer.flush(PATIENCE).unwrap();
 }
 
-fn max(count: usize) -> NonZeroUsize {
+pub(crate) fn max(count: usize) -> NonZeroUsize {
     NonZeroUsize::new(count).unwrap()
 }
 
 /// Receives until so many came.
-async fn take(subscription: &dyn Subscription, count: usize) -> Vec<Box<dyn Delivery>> {
+pub(crate) async fn take(subscription: &dyn Subscription, count: usize) -> Vec<Box<dyn Delivery>> {
     let mut taken = Vec::new();
     let taking = async {
         while taken.len() < count {
@@ -81,11 +101,11 @@ async fn take(subscription: &dyn Subscription, count: usize) -> Vec<Box<dyn Deli
     taken
 }
 
-async fn next(subscription: &dyn Subscription) -> Box<dyn Delivery> {
+pub(crate) async fn next(subscription: &dyn Subscription) -> Box<dyn Delivery> {
     take(subscription, 1).await.remove(0)
 }
 
-async fn nothing_comes(subscription: &dyn Subscription) {
+pub(crate) async fn nothing_comes(subscription: &dyn Subscription) {
     for _ in 0..3 {
         let received = subscription.receive(max(10)).await.unwrap();
         assert!(received.is_empty(), "{received:?}");
@@ -323,22 +343,42 @@ async fn a_partition_that_goes_to_another_member_is_a_loss_that_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_that_takes_longer_than_a_poll_may_keeps_its_partitions() {
+async fn a_commit_that_is_refused_leaves_open_what_becomes_of_a_retry_whose_copy_is_stored() {
     let cluster = Cluster::start();
     send(&cluster, &envelope(), &ctx()).await;
-    let source = source(&cluster, "workers")
-        .property("session.timeout.ms", "6000")
-        .property("max.poll.interval.ms", "6000")
-        .build(&HostServices::new())
-        .unwrap();
-    let subscription = source.open_alone().await;
-    let delivery = next(&*subscription).await;
-    // Real time: librdkafka's clock is no test's.
-    tokio::time::sleep(Duration::from_millis(7_500)).await;
-    assert!(!delivery.received().lease().is_lost());
-    delivery.ack().await.unwrap();
-    send(&cluster, &envelope(), &ctx()).await;
+    let source = built(&cluster, "workers").out_retry(retry_sink(&cluster));
+    let subscription = source.open().await.unwrap();
+    let original = next(&*subscription).await;
+    let refusal = RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED;
+    let commits = RDKafkaApiKey::OffsetCommit;
+    cluster.mock.request_errors(commits, &[refusal]);
+    let error = original.retry().await.unwrap_err();
+    assert!(matches!(&error, SettleError::Unknown(_)), "{error:?}");
+    assert_eq!(error.code(), "GroupAuthorizationFailed");
+    // The copy's commit is the original's too.
+    let copy = next(&*subscription).await;
+    assert_eq!(copy.received().redelivery_count(), Some(2));
+    copy.ack().await.unwrap();
+    subscription.close().await;
+    let subscription = source.open().await.unwrap();
+    nothing_comes(&*subscription).await;
+    cluster.stored(0, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_has_the_key_of_its_original_byte_for_byte_and_so_its_partition() {
+    const KEY: &[u8] = &[0xff, 0x00, 0x9c];
+    let cluster = Cluster::start();
+    let (envelope, ctx) = (envelope(), ctx());
+    let message = Message::for_delivery(&envelope, &ctx, DEFAULT_INLINE_MAX_BYTES).unwrap();
+    put_all(&cluster, TOPIC, &[(KEY, message.encode().as_bytes())], &[]);
+    let source = built(&cluster, "workers").out_retry(retry_sink(&cluster));
+    let subscription = source.open().await.unwrap();
+    next(&*subscription).await.retry().await.unwrap();
     next(&*subscription).await.ack().await.unwrap();
+    for record in cluster.stored(0, 2) {
+        assert_eq!(record.key(), Some(KEY));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -352,6 +392,10 @@ async fn a_topic_that_is_missing_is_told_in_time_and_not_created() {
     let source = built(&cluster, "workers")
         .max_attempts(3)
         .dead_letter("spent");
+    // Nothing would count to three.
+    let error = source.open().await.unwrap_err();
+    assert_eq!(error.code(), "NoRetrySink");
+    let source = source.out_retry(retry_sink(&cluster));
     let error = source.open().await.unwrap_err();
     assert_eq!(error.code(), "DeadLetterMissing");
     assert!(error.text().contains("`spent`"), "{error}");
@@ -371,7 +415,7 @@ async fn brokers_that_are_not_there_are_told_in_time() {
 }
 
 /// Opens a source without a plan.
-trait OpenAlone {
+pub(crate) trait OpenAlone {
     async fn try_open(&self) -> Result<Arc<dyn Subscription>, dispatch_api::SourceError>;
 
     async fn open_alone(&self) -> Arc<dyn Subscription> {

@@ -9,6 +9,7 @@
 mod consuming;
 mod delivery;
 mod faults;
+mod keeping;
 mod lifecycle;
 mod registration;
 mod secrets;
