@@ -46,7 +46,7 @@ PY
 }
 
 echo "== boto3 against the in-process server"
-scripts/boto3.sh
+scripts/boto3.sh --workspace
 
 echo "== dispatcher against emulators, $(grep -c . "$hooks") hooks of $hooks"
 cargo build --quiet --package dispatcher

@@ -140,7 +140,7 @@ impl Shared {
             max,
             self.wait.as_secs(),
             self.visibility.as_secs(),
-            attempt.as_deref(),
+            attempt.as_ref().map(|attempt| &*attempt.id),
         );
         let deadline = asked + self.wait + RECEIVE_MARGIN;
         let reply: Result<ReceiveReply, _> = self
@@ -154,7 +154,7 @@ impl Shared {
                 if let (Some(attempts), Some(attempt), Outcome::Unknown) =
                     (&self.attempts, attempt, error.outcome())
                 {
-                    attempts.is_unanswered(attempt, max);
+                    attempts.is_unanswered(attempt);
                 }
                 telemetry.receive_failed(error.code());
                 return Err(error.into());
@@ -211,15 +211,16 @@ impl Shared {
 struct Attempts {
     services: HostServices,
     /// Receives whose answer never came.
-    unanswered: Mutex<Vec<Unanswered>>,
+    unanswered: Mutex<Vec<Attempt>>,
 }
 
 #[derive(Debug)]
-struct Unanswered {
-    attempt: String,
-    /// How many messages were asked for: as many may come.
+struct Attempt {
+    id: String,
+    /// How many messages were asked for at first: as many may come.
     max: usize,
-    at: Instant,
+    /// When it was first made.
+    begun: Instant,
 }
 
 /// How long the service knows an attempt, less than the five minutes that it says.
@@ -235,21 +236,24 @@ impl Attempts {
 
     /// The id of the next receive: one that was never answered and asked for no more, or a
     /// new one.
-    fn next(&self, max: usize) -> String {
+    fn next(&self, max: usize) -> Attempt {
         let mut unanswered = self.lock();
-        unanswered.retain(|known| known.at.elapsed() < ATTEMPT_IS_KNOWN);
+        unanswered.retain(|known| known.begun.elapsed() < ATTEMPT_IS_KNOWN);
         match unanswered.iter().position(|known| known.max <= max) {
-            Some(at) => unanswered.swap_remove(at).attempt,
-            None => self.services.new_envelope_id().to_string(),
+            Some(at) => unanswered.swap_remove(at),
+            None => Attempt {
+                id: self.services.new_envelope_id().to_string(),
+                max,
+                begun: Instant::now(),
+            },
         }
     }
 
-    fn is_unanswered(&self, attempt: String, max: usize) {
-        let at = Instant::now();
-        self.lock().push(Unanswered { attempt, max, at });
+    fn is_unanswered(&self, attempt: Attempt) {
+        self.lock().push(attempt);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Unanswered>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Attempt>> {
         self.unanswered
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

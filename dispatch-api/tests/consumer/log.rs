@@ -108,4 +108,5 @@ async fn panics_time_outs_and_failed_settlements_are_each_logged_once_a_minute()
         "the one that was not logged is counted"
     );
     assert_eq!(log.count("not known to have taken effect"), 1);
+    assert_eq!(log.count("consumer{source=\"scripted\"}"), 5);
 }

@@ -11,6 +11,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
+use tracing::Instrument as _;
 
 use super::Stop;
 use super::groups::{Admitted, Groups};
@@ -291,7 +292,7 @@ impl<H: Handler> Driver<H> {
             }
             None => Some(slot),
         };
-        self.tasks.spawn(contained(lost, async move {
+        let handling = async move {
             let received = delivery.received().clone();
             let (how, settlement) = tokio::select! {
                 biased;
@@ -303,7 +304,9 @@ impl<H: Handler> Driver<H> {
             // What comes now waits for the source alone, and the next may be handled meanwhile.
             drop(free);
             settle(&*observer, delivery, group, how, settlement).await
-        }));
+        };
+        self.tasks
+            .spawn(contained(lost, handling).in_current_span());
     }
 
     /// Gives deliveries back unhandled, those of a group that waits for it.
@@ -314,9 +317,10 @@ impl<H: Handler> Driver<H> {
             let how = How::GivenBack;
             let group = group.map(str::to_owned);
             let lost = Done::lost(group.clone(), delivery.received().clone(), how);
-            self.tasks.spawn(contained(lost, async move {
-                settle(&*observer, delivery, group, how, Settlement::Retry).await
-            }));
+            let settling =
+                async move { settle(&*observer, delivery, group, how, Settlement::Retry).await };
+            self.tasks
+                .spawn(contained(lost, settling).in_current_span());
         }
     }
 

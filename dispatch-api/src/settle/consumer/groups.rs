@@ -73,7 +73,7 @@ impl Groups {
         }
         if let Some(returning) = self.returning.get_mut(group) {
             let is_first = delivery.received().id() == returning.first.id();
-            if !is_first && receive <= returning.until {
+            if receive <= returning.until && (!is_first || returning.under_way > 0) {
                 returning.under_way += 1;
                 return Admitted::GoesBack(delivery);
             }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dispatch_api::{Delivery, ErrorClass, Outcome, Received, SettleError, Settlement, SinkError};
+use dispatch_api::{
+    Delivery, ErrorClass, Outcome, Received, SettleError, Settlement, SinkError, SourceError,
+};
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, timeout_at};
 
@@ -36,16 +38,23 @@ impl KafkaDelivery {
         }
         let deadline = Instant::now() + self.shared.timeout;
         let is_spent = self.is_spent();
-        match settlement {
-            Settlement::Ack => {}
+        let is_copied = match settlement {
             Settlement::Retry | Settlement::RetryAfter(_) | Settlement::Drop if is_spent => {
                 self.bury(deadline).await?;
+                true
             }
-            Settlement::Retry => self.copy(Duration::ZERO, deadline).await?,
-            Settlement::RetryAfter(delay) => self.copy(delay, deadline).await?,
-            Settlement::Drop => {}
-        }
-        self.commit(deadline).await.map_err(as_begun)
+            Settlement::Retry => {
+                self.copy(Duration::ZERO, deadline).await?;
+                true
+            }
+            Settlement::RetryAfter(delay) => {
+                self.copy(delay, deadline).await?;
+                true
+            }
+            Settlement::Ack | Settlement::Drop => false,
+        };
+        let committed = self.commit(Instant::now() + self.shared.timeout).await;
+        committed.map_err(|error| as_begun(error, is_copied))
     }
 
     /// Whether a policy takes it out now.
@@ -112,10 +121,16 @@ impl KafkaDelivery {
 
 /// What is done is within the next commit of its partition, and a copy may be out: a commit that
 /// is refused leaves open what becomes of the record. One of a partition that is another
-/// member's comes to that.
-fn as_begun(error: SettleError) -> SettleError {
+/// member's comes to that, unless there is a copy beside the record now.
+fn as_begun(error: SettleError, is_copied: bool) -> SettleError {
     match error {
         SettleError::Refused(error) => SettleError::Unknown(error),
+        SettleError::Lost(error) if is_copied => SettleError::Unknown(error.unwrap_or_else(|| {
+            SourceError::transient(
+                "NotAssigned",
+                "the partition went to another member after the copy was stored: both come",
+            )
+        })),
         other => other,
     }
 }
@@ -156,5 +171,20 @@ impl fmt::Debug for KafkaDelivery {
         f.debug_struct("KafkaDelivery")
             .field("received", &self.received)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_that_fails_beside_a_copy_is_never_without_effect() {
+        let refused = || SettleError::Refused(SourceError::transient("BrokerError", ""));
+        assert_eq!(as_begun(refused(), false).as_str(), "unknown");
+        assert_eq!(as_begun(refused(), true).as_str(), "unknown");
+        assert_eq!(as_begun(SettleError::Lost(None), false).as_str(), "lost");
+        let beside = as_begun(SettleError::Lost(None), true);
+        assert_eq!((beside.as_str(), beside.code()), ("unknown", "NotAssigned"));
     }
 }

@@ -431,7 +431,10 @@ impl Shared {
                         lock(&self.offsets).delay(place, now, record);
                     }
                 }
-                Ok(Err(error)) => polling.failed = Some(error),
+                Ok(Err(error)) => {
+                    polling.failed = Some(error);
+                    return;
+                }
                 Err(_) => return,
             }
             let is_full = {
