@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod answer;
+mod attempts;
 mod batch;
 mod calls;
 mod classify;

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::attempts::Attempts;
 use crate::calls::Calls;
 use crate::delivery::{Settling, SqsDelivery};
 use crate::digest::{self, DigestValue};
@@ -202,61 +203,6 @@ impl Shared {
             error = fault,
             "a received message is damaged: it is left unsettled"
         );
-    }
-}
-
-/// The ids of receives of a FIFO queue. The service answers a repeated one with the same
-/// messages, which would keep their groups closed until their time is over otherwise.
-#[derive(Debug)]
-struct Attempts {
-    services: HostServices,
-    /// Receives whose answer never came.
-    unanswered: Mutex<Vec<Attempt>>,
-}
-
-#[derive(Debug)]
-struct Attempt {
-    id: String,
-    /// How many messages were asked for at first: as many may come.
-    max: usize,
-    /// When it was first made.
-    begun: Instant,
-}
-
-/// How long the service knows an attempt, less than the five minutes that it says.
-const ATTEMPT_IS_KNOWN: Duration = Duration::from_secs(270);
-
-impl Attempts {
-    fn new(services: HostServices) -> Self {
-        Self {
-            services,
-            unanswered: Mutex::default(),
-        }
-    }
-
-    /// The id of the next receive: one that was never answered and asked for no more, or a
-    /// new one.
-    fn next(&self, max: usize) -> Attempt {
-        let mut unanswered = self.lock();
-        unanswered.retain(|known| known.begun.elapsed() < ATTEMPT_IS_KNOWN);
-        match unanswered.iter().position(|known| known.max <= max) {
-            Some(at) => unanswered.swap_remove(at),
-            None => Attempt {
-                id: self.services.new_envelope_id().to_string(),
-                max,
-                begun: Instant::now(),
-            },
-        }
-    }
-
-    fn is_unanswered(&self, attempt: Attempt) {
-        self.lock().push(attempt);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Attempt>> {
-        self.unanswered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -71,21 +71,28 @@ async fn a_member_with_more_delayed_copies_than_it_keeps_stays_one_and_settles_t
     nothing_comes(&*subscription).await;
 }
 
+/// Stores records of as many keys, over all partitions, and returns their bodies.
+fn put_three_hundred(cluster: &Cluster) -> BTreeSet<String> {
+    let all: BTreeSet<String> = (0..300).map(|number| format!("quay-{number}")).collect();
+    let records = all.iter().map(|key| (key.as_bytes(), key.as_bytes()));
+    put_all(cluster, TOPIC, &records.collect::<Vec<_>>(), &[]);
+    all
+}
+
+fn body(delivery: &dyn Delivery) -> String {
+    String::from_utf8(delivery.received().body().to_vec()).unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backlog_that_is_paused_and_resumed_over_and_over_comes_once() {
     let cluster = Cluster::without_topic();
     cluster.create_topic(3);
-    let all: Vec<String> = (0..300).map(|number| format!("quay-{number}")).collect();
-    let records: Vec<_> = all
-        .iter()
-        .map(|key| (key.as_bytes(), key.as_bytes()))
-        .collect();
-    put_all(&cluster, TOPIC, &records, &[]);
+    let all = put_three_hundred(&cluster);
     let subscription = built(&cluster, "workers").open_alone().await;
     let mut came = Vec::new();
     while came.len() < all.len() {
         for delivery in take(&*subscription, 100).await {
-            came.push(String::from_utf8(delivery.received().body().to_vec()).unwrap());
+            came.push(body(&*delivery));
             delivery.ack().await.unwrap();
         }
         // Long enough for the source to keep what comes, and to pause the rest.
@@ -93,9 +100,7 @@ async fn a_backlog_that_is_paused_and_resumed_over_and_over_comes_once() {
     }
     nothing_comes(&*subscription).await;
     came.sort();
-    let mut expected = all;
-    expected.sort();
-    assert_eq!(came, expected);
+    assert_eq!(came, all.into_iter().collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,22 +161,13 @@ async fn an_answer_without_a_wait_is_not_empty_while_a_record_is_there() {
 async fn a_partition_that_goes_while_it_is_paused_is_read_on_when_it_comes_back() {
     let cluster = Cluster::without_topic();
     cluster.create_topic(2);
-    let all: BTreeSet<String> = (0..300).map(|number| format!("quay-{number}")).collect();
-    let records: Vec<_> = all
-        .iter()
-        .map(|key| (key.as_bytes(), key.as_bytes()))
-        .collect();
-    put_all(&cluster, TOPIC, &records, &[]);
+    let all = put_three_hundred(&cluster);
     let first = built(&cluster, "workers").open_alone().await;
     // Time to join the group, and to keep as much as it does.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let second = built(&cluster, "workers").open_alone().await;
     drop(next(&*second).await);
     second.close().await;
-    let body = |delivery: &dyn Delivery| {
-        let body = delivery.received().body().to_vec();
-        String::from_utf8(body).unwrap()
-    };
     let mut came = BTreeSet::new();
     let receiving = async {
         while came.len() < all.len() {
