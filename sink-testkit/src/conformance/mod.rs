@@ -1,4 +1,5 @@
-//! The conformance suite of sinks: what a host may rely on, whatever the destination.
+//! The conformance suite of sinks, and in [`source`] that of sources: what a host may rely
+//! on, whatever the broker.
 //!
 //! An adapter's author implements [`Adapter`] and [`SinkFixture`], writes down what the
 //! adapter promises as a [`Profile`], and calls [`main`] from a test target with
