@@ -1,6 +1,7 @@
 //! The queue as a source on an emulator: no faults, and nothing done behind its back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sink_testkit::conformance::source::{SourceAdapter, SourceFixture, SourceProfile};
@@ -13,6 +14,8 @@ use crate::profile::{MODES, queue_profile};
 
 /// What emulators take at most.
 const MAX_MESSAGE_BYTES: usize = 262_144;
+/// Half of it is what an emulator that answers slowly has for an extension.
+const HOLD: Duration = Duration::from_secs(6);
 
 /// The source on an emulator.
 pub(crate) struct Live {
@@ -31,6 +34,7 @@ impl SourceAdapter for Live {
             .map(|mode| {
                 let mut profile = queue_profile(mode);
                 profile.max_message_bytes = Some(MAX_MESSAGE_BYTES);
+                profile.hold = HOLD;
                 profile
             })
             .to_vec()

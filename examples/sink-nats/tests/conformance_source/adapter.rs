@@ -91,7 +91,7 @@ fn profile(mode: &str) -> SourceProfile {
     if mode == LOG {
         profile = profile.with_capabilities([SourceCapability::Groups]);
     }
-    profile.hold = Duration::from_secs(1);
+    profile.hold = Duration::from_secs(2);
     profile.max_hold = Some(Duration::from_secs(86_400));
     profile.wait = Duration::from_millis(500);
     profile.max_delay = Some(Duration::from_secs(100 * 365 * 86_400));
