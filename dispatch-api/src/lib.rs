@@ -17,6 +17,7 @@ mod routes;
 mod services;
 mod settle;
 mod sink;
+mod sparse;
 
 pub use crate::batcher::{
     Answer, BatchEntry, BatchSender, BatchSettings, Batcher, Flush, FlushReason, QueueFull,
@@ -50,6 +51,7 @@ pub use crate::settle::{
 pub use crate::sink::{
     Admission, Description, Guarantees, Ordering, Receipt, Sink, deliver_contained,
 };
+pub use crate::sparse::SparseLog;
 
 /// What the macros of this crate expand to. Not part of the contract.
 #[doc(hidden)]

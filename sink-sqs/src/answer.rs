@@ -113,6 +113,14 @@ pub(crate) fn sent(
     result.map_err(|error| with_identity(error, answer))
 }
 
+/// What the answer to one request says.
+pub(crate) struct BatchAnswers {
+    /// One answer to each message, in the order of the messages.
+    pub(crate) answers: Vec<Result<Receipt, SinkError>>,
+    /// How many entries the answer names that were not sent.
+    pub(crate) foreign: usize,
+}
+
 /// The answers to the messages of one request, each its own.
 ///
 /// What the answer says of a message counts if it is said once; a message of which it
@@ -121,7 +129,7 @@ pub(crate) fn batch_sent(
     answer: &Answer,
     messages: &[Prepared],
     asked: &Asked<'_>,
-) -> Vec<Result<Receipt, SinkError>> {
+) -> BatchAnswers {
     let reply = match answer.status {
         200 => SendMessageBatchReply::parse(&answer.body).map_err(|_| ()),
         _ => Err(()),
@@ -131,10 +139,11 @@ pub(crate) fn batch_sent(
             200 => not_json(),
             _ => failed(answer, About::sending(message), asked),
         };
-        return messages
-            .iter()
-            .map(|message| Err(with_identity(fail(message), answer)))
-            .collect();
+        let fail = |message| Err(with_identity(fail(message), answer));
+        return BatchAnswers {
+            answers: messages.iter().map(fail).collect(),
+            foreign: 0,
+        };
     };
     let mut answers = Reconciliation::new(messages.len());
     for entry in reply.successful {
@@ -153,14 +162,10 @@ pub(crate) fn batch_sent(
         };
         answers.note(index, Err(with_identity(error, answer)));
     }
-    if answers.foreign() > 0 {
-        tracing::warn!(
-            foreign = answers.foreign(),
-            request_id = request_id(&answer.headers),
-            "the answer to a batch names entries that were not in it"
-        );
+    BatchAnswers {
+        foreign: answers.foreign(),
+        answers: answers.finish(),
     }
-    answers.finish()
 }
 
 /// Whether a whole request was refused for its size.

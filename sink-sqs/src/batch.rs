@@ -7,7 +7,7 @@ use dispatch_api::{Answer, BatchSender, Flush, HostServices};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::answer::{Asked, batch_sent, is_too_long};
+use crate::answer::{Asked, batch_sent, is_too_long, request_id};
 use crate::client::Client;
 use crate::config::SqsSinkConfig;
 use crate::prepared::Prepared;
@@ -51,16 +51,24 @@ impl QueueSender {
             .instrument(span.clone())
             .await;
         let answers = match exchange {
-            Ok(exchange) if messages.len() > 1 && is_too_long(&exchange.answer) => return None,
-            Ok(exchange) => batch_sent(
-                &exchange.answer,
-                messages,
-                &Asked {
+            Ok(exchange) if messages.len() > 1 && is_too_long(&exchange.answer) => {
+                self.telemetry
+                    .request_cut(OPERATION, began.elapsed(), &span);
+                return None;
+            }
+            Ok(exchange) => {
+                let asked = Asked {
                     queue_url: &self.queue_url,
                     credentials: &exchange.credentials,
                     services: &self.services,
-                },
-            ),
+                };
+                let answered = batch_sent(&exchange.answer, messages, &asked);
+                if answered.foreign > 0 {
+                    let request_id = request_id(&exchange.answer.headers);
+                    self.telemetry.foreign_entries(answered.foreign, request_id);
+                }
+                answered.answers
+            }
             // Without an answer it is for every message as it would be for one.
             Err(error) => messages.iter().map(|_| Err(error.clone())).collect(),
         };

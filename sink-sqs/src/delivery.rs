@@ -62,13 +62,7 @@ impl SqsDelivery {
         let left = self.hold.end.saturating_duration_since(Instant::now());
         let allowed = left.as_secs();
         if asked > allowed {
-            tracing::warn!(
-                queue = self.settling.telemetry.queue(),
-                asked_seconds = asked,
-                seconds = allowed,
-                "a delay reaches past the twelve hours from the receive, and is shortened to end \
-                 there"
-            );
+            self.settling.telemetry.delay_shortened(asked, allowed);
         }
         asked.min(allowed)
     }

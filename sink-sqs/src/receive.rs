@@ -25,7 +25,6 @@ use crate::lease::Leases;
 use crate::queue::RECEIVE_MARGIN;
 use crate::requests::{self, RECEIVE, ReceiveReply, WireAttribute, WireMessage};
 use crate::settler::{BATCH, Caller, Settler};
-use crate::telemetry::ConsumerTelemetry;
 
 /// What opening a queue found out.
 pub(crate) struct Opened {
@@ -166,7 +165,9 @@ impl Shared {
             let id = message.id.clone().unwrap_or_default();
             match intact(message) {
                 Ok(intact) => deliveries.push(Box::new(self.delivery(intact, asked))),
-                Err(fault) => self.leave(&id, fault, telemetry),
+                // It is nobody's to handle: it comes back when its visibility timeout is over,
+                // and a redrive policy takes it out in the end.
+                Err(fault) => telemetry.damaged(&id, fault),
             }
         }
         telemetry.received(deliveries.len(), "");
@@ -191,18 +192,6 @@ impl Shared {
             handle,
             hold,
         }
-    }
-
-    /// A message that is not what was sent is nobody's to handle: it comes back when its
-    /// visibility timeout is over, and a redrive policy takes it out in the end.
-    fn leave(&self, id: &str, fault: &'static str, telemetry: &ConsumerTelemetry) {
-        telemetry.received(1, fault);
-        tracing::warn!(
-            queue = self.name,
-            message_id = id,
-            error = fault,
-            "a received message is damaged: it is left unsettled"
-        );
     }
 }
 

@@ -3,11 +3,12 @@
 mod consuming;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "default-chain")]
 use dispatch_api::SinkError;
-use dispatch_api::{Answer, Flush};
+use dispatch_api::{Answer, Flush, SparseLog};
 use metrics::{SharedString, counter, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
@@ -20,12 +21,14 @@ const SYSTEM: &str = "aws_sqs";
 #[derive(Clone, Debug)]
 pub(crate) struct Telemetry {
     queue: SharedString,
+    foreign: Arc<SparseLog>,
 }
 
 impl Telemetry {
     pub(crate) fn new(queue_name: &str) -> Self {
         Self {
             queue: SharedString::from(queue_name.to_owned()),
+            foreign: Arc::default(),
         }
     }
 
@@ -61,6 +64,27 @@ impl Telemetry {
             Some((code, _)) => *code,
             None => "",
         };
+        self.request_took(operation, took, error, span);
+        for (code, count) in by_code {
+            counter!(
+                "messaging_client_sent_messages_total",
+                "messaging_system" => SYSTEM,
+                "messaging_operation_name" => operation,
+                "messaging_destination_name" => self.queue.clone(),
+                "error_type" => code.to_owned(),
+            )
+            .increment(count);
+        }
+    }
+
+    /// A request was too long for the destination. Its messages go in shorter ones, and are
+    /// counted with those.
+    pub(crate) fn request_cut(&self, operation: &'static str, took: Duration, span: &Span) {
+        self.request_took(operation, took, "BatchRequestTooLong", span);
+    }
+
+    /// `error` is empty where the request succeeded.
+    fn request_took(&self, operation: &'static str, took: Duration, error: &str, span: &Span) {
         if !error.is_empty() {
             span.record("error.type", error);
         }
@@ -72,15 +96,18 @@ impl Telemetry {
             "error_type" => error.to_owned(),
         )
         .record(took.as_secs_f64());
-        for (code, count) in by_code {
-            counter!(
-                "messaging_client_sent_messages_total",
-                "messaging_system" => SYSTEM,
-                "messaging_operation_name" => operation,
-                "messaging_destination_name" => self.queue.clone(),
-                "error_type" => code.to_owned(),
-            )
-            .increment(count);
+    }
+
+    /// An answer names entries that were not in its request.
+    pub(crate) fn foreign_entries(&self, foreign: usize, request_id: Option<&str>) {
+        if let Some(count) = self.foreign.due() {
+            tracing::warn!(
+                queue = &*self.queue,
+                foreign,
+                request_id,
+                count,
+                "the answer to a batch names entries that were not in it"
+            );
         }
     }
 

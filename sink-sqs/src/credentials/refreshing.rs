@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use dispatch_api::{HostServices, SinkError};
+use dispatch_api::{HostServices, SinkError, SparseLog};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -47,6 +47,8 @@ pub(crate) struct Refreshing {
     source: Box<dyn Source>,
     services: HostServices,
     state: Mutex<State>,
+    given_up: SparseLog,
+    not_replaced: SparseLog,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +102,8 @@ impl Refreshing {
             source: Box::new(source),
             services: services.clone(),
             state: Mutex::default(),
+            given_up: SparseLog::new(),
+            not_replaced: SparseLog::new(),
         }
     }
 
@@ -142,7 +146,12 @@ impl Refreshing {
         if state.gave_up_at.is_some_and(|at| at.elapsed() < PAUSE) {
             return false;
         }
-        tracing::warn!("the service refuses the credentials at hand: others are obtained");
+        if let Some(count) = self.given_up.due() {
+            tracing::warn!(
+                count,
+                "the service refuses the credentials at hand: others are obtained"
+            );
+        }
         state.gave_up_at = Some(Instant::now());
         state.held = None;
         state.failed = None;
@@ -200,11 +209,14 @@ impl Refreshing {
                 match &mut state.held {
                     Some(held) if held.is_valid(now) => {
                         held.tried = (now, Instant::now());
-                        tracing::warn!(
-                            code = error.code(),
-                            error = error.text(),
-                            "the credentials could not be replaced: those at hand are used on"
-                        );
+                        if let Some(count) = self.not_replaced.due() {
+                            tracing::warn!(
+                                code = error.code(),
+                                error = error.text(),
+                                count,
+                                "the credentials could not be replaced: those at hand are used on"
+                            );
+                        }
                     }
                     _ => state.failed = Some((Instant::now(), error.clone())),
                 }

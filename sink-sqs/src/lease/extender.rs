@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dispatch_api::{Answer, ErrorChain, LeaseKeeper};
+use dispatch_api::{Answer, LeaseKeeper};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -141,11 +141,7 @@ fn take_due<E>(shared: &Shared<E>, calls: usize) -> Option<(Vec<Tick>, Instant)>
             let left = held.end.saturating_duration_since(now).as_secs();
             let seconds = left.min(shared.visibility.as_secs());
             if now + Duration::from_secs(seconds) <= held.until {
-                tracing::warn!(
-                    queue = shared.telemetry.queue(),
-                    "a message is held for nearly twelve hours, which is as long as the service \
-                     allows: it comes back when its hold ends"
-                );
+                shared.telemetry.hold_ends();
                 held.due = None;
                 continue;
             }
@@ -204,12 +200,7 @@ async fn carry_out<E: Extend>(shared: &Shared<E>, tick: Tick) {
         shared.telemetry.held(state.held.len());
     }
     if let Some(error) = first {
-        tracing::warn!(
-            queue = shared.telemetry.queue(),
-            messages = failed,
-            error = %ErrorChain(&error),
-            "holds could not be extended; it is tried again while they last"
-        );
+        shared.telemetry.not_extended(failed, &error);
     }
     drop(tick.under_way);
 }

@@ -224,7 +224,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_all_extensions_is_warned_of_once_with_the_queue_s_name() {
+async fn the_end_of_all_extensions_is_one_warning_however_many_holds_it_ends_and_names_the_queue() {
     let log = Log::default();
     let written = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -235,10 +235,12 @@ async fn the_end_of_all_extensions_is_warned_of_once_with_the_queue_s_name() {
     let _logging = tracing::subscriber::set_default(subscriber);
     let shown = || String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let (leases, _calls) = leases(3_600 * SECOND, Duration::ZERO, fine);
-    let hold = begin(&leases, "h");
+    let holds = ["h", "i", "j"].map(|handle| begin(&leases, handle));
     sleep(11 * 3_600 * SECOND).await;
     assert_eq!(shown(), "");
-    hold.lease.lost().await;
+    for hold in &holds {
+        hold.lease.lost().await;
+    }
     let shown = shown();
     assert_eq!(shown.matches("twelve hours").count(), 1, "{shown}");
     assert!(shown.contains("hooks"), "{shown}");

@@ -1,7 +1,9 @@
 //! What a subscription tells of itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use dispatch_api::{ErrorChain, SinkError, SparseLog};
 use metrics::{SharedString, counter, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
@@ -13,18 +15,77 @@ use crate::requests::{Operation, RECEIVE};
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerTelemetry {
     queue: SharedString,
+    warnings: Arc<Warnings>,
+}
+
+/// The kinds of warnings, each told once a minute and not once a message.
+#[derive(Debug, Default)]
+struct Warnings {
+    damaged: SparseLog,
+    hold_ends: SparseLog,
+    not_extended: SparseLog,
+    delay_shortened: SparseLog,
 }
 
 impl ConsumerTelemetry {
     pub(crate) fn new(queue_name: &str) -> Self {
         Self {
             queue: SharedString::from(queue_name.to_owned()),
+            warnings: Arc::default(),
         }
     }
 
-    /// The queue's name.
-    pub(crate) fn queue(&self) -> &str {
-        &self.queue
+    /// A received message is not what was sent.
+    pub(crate) fn damaged(&self, message_id: &str, fault: &'static str) {
+        self.received(1, fault);
+        if let Some(count) = self.warnings.damaged.due() {
+            tracing::warn!(
+                queue = &*self.queue,
+                message_id,
+                error = fault,
+                count,
+                "a received message is damaged: it is left unsettled"
+            );
+        }
+    }
+
+    /// A hold is not extended any further.
+    pub(crate) fn hold_ends(&self) {
+        if let Some(count) = self.warnings.hold_ends.due() {
+            tracing::warn!(
+                queue = &*self.queue,
+                count,
+                "a message is held for nearly twelve hours, which is as long as the service \
+                 allows: it comes back when its hold ends"
+            );
+        }
+    }
+
+    /// Holds were not extended, of this many messages in one call.
+    pub(crate) fn not_extended(&self, messages: usize, error: &SinkError) {
+        if let Some(count) = self.warnings.not_extended.due() {
+            tracing::warn!(
+                queue = &*self.queue,
+                messages,
+                count,
+                error = %ErrorChain(error),
+                "holds could not be extended; it is tried again while they last"
+            );
+        }
+    }
+
+    /// A delay is longer than the service allows.
+    pub(crate) fn delay_shortened(&self, asked_seconds: u64, seconds: u64) {
+        if let Some(count) = self.warnings.delay_shortened.due() {
+            tracing::warn!(
+                queue = &*self.queue,
+                asked_seconds,
+                seconds,
+                count,
+                "a delay reaches past the twelve hours from the receive, and is shortened to end \
+                 there"
+            );
+        }
     }
 
     /// The span of one request.

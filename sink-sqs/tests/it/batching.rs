@@ -1,153 +1,22 @@
 //! Deliveries of a dispatcher, sent along with others.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dispatch_api::{
-    Admission, Content, DeliveryContext, DrainReport, Envelope, EnvelopeId, ErrorClass,
-    HostServices, Message, Ordering, Outcome, Receipt, Sink as _, SinkError,
+    Admission, DeliveryContext, DrainReport, Envelope, EnvelopeId, ErrorClass, HostServices,
+    Ordering, Outcome, Sink as _,
 };
 use serde_json::{Value, json};
-use sink_sqs::{SqsSink, SqsSinkConfigBuilder};
 use sink_testkit::sqs::{
     Answer, Damage, EntryFault, EntrySelector, ErrorCode, Fault, FaultRule, Operation, SqsServer,
 };
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::batch_bench::{
+    Batching, LINGER_MS, attempt, code, codes, envelope, names, numbered, ok_but, ten,
+};
 use crate::bench::{FIFO_QUEUE, QUEUE, config, is_pause, parts, sink_of};
-
-struct Batching {
-    server: SqsServer,
-    sink: Arc<SqsSink>,
-    queue: &'static str,
-}
-
-type Delivered = Result<Receipt, SinkError>;
-
-impl Batching {
-    async fn on(queue: &'static str) -> Self {
-        Self::with(queue, |config| config).await
-    }
-
-    async fn with(
-        queue: &'static str,
-        change: impl FnOnce(SqsSinkConfigBuilder) -> SqsSinkConfigBuilder,
-    ) -> Self {
-        Self::at(SqsServer::start().await.unwrap(), queue, change).await
-    }
-
-    async fn at(
-        server: SqsServer,
-        queue: &'static str,
-        change: impl FnOnce(SqsSinkConfigBuilder) -> SqsSinkConfigBuilder,
-    ) -> Self {
-        let fifo = queue.ends_with(".fifo").then_some(("FifoQueue", "true"));
-        let queue_url = server.create_queue(queue, fifo).await.unwrap();
-        let patient = config(&queue_url).batch_linger_ms(LINGER_MS);
-        let sink = sink_of(change(patient), &HostServices::new());
-        Self {
-            server,
-            sink: Arc::new(sink),
-            queue,
-        }
-    }
-
-    fn start(&self, envelope: Envelope) -> JoinHandle<Delivered> {
-        let sink = Arc::clone(&self.sink);
-        tokio::spawn(async move { sink.deliver(&envelope, &attempt(1)).await })
-    }
-
-    /// Delivers envelopes numbered from 0, started in order, and returns their answers.
-    async fn deliver(&self, envelopes: Vec<Envelope>) -> Vec<Delivered> {
-        let mut started = Vec::new();
-        for envelope in envelopes {
-            started.push(self.start(envelope));
-            tokio::task::yield_now().await;
-        }
-        let mut answers = Vec::new();
-        for delivery in started {
-            answers.push(delivery.await.unwrap());
-        }
-        answers
-    }
-
-    fn batches(&self) -> Vec<Vec<Value>> {
-        let requests = self.server.requests_of(Operation::SendMessageBatch);
-        let entries = requests
-            .iter()
-            .map(|request| request.json()["Entries"].clone());
-        entries
-            .map(|entries| entries.as_array().unwrap().clone())
-            .collect()
-    }
-
-    fn sizes(&self) -> Vec<usize> {
-        self.batches().iter().map(Vec::len).collect()
-    }
-
-    /// The bodies that the queue holds, in its order.
-    fn stored(&self) -> Vec<String> {
-        let messages = self.server.messages(self.queue).unwrap();
-        messages
-            .iter()
-            .map(|stored| body_of(&stored.body))
-            .collect()
-    }
-
-    fn fault(&self, fault: Fault) {
-        self.server.fault(Operation::SendMessageBatch, fault);
-    }
-}
-
-fn attempt(number: u32) -> DeliveryContext {
-    DeliveryContext::attempt(NonZeroU32::new(number).unwrap())
-}
-
-fn numbered(number: usize) -> Envelope {
-    envelope(number, number.to_string())
-}
-
-fn envelope(number: usize, body: impl Into<Vec<u8>>) -> Envelope {
-    let id = EnvelopeId::v7(number as u64, &[0; 10]);
-    Envelope::new(id, "harbor", 5, body.into()).with_tenant("quay-7")
-}
-
-fn ten() -> Vec<Envelope> {
-    (0..10).map(numbered).collect()
-}
-
-fn body_of(message: &str) -> String {
-    match Message::decode(message.as_bytes()).unwrap().content {
-        Content::Inline(body) => String::from_utf8(body.to_vec()).unwrap(),
-        Content::Claim(claim) => claim.to_string(),
-    }
-}
-
-fn names(range: std::ops::Range<usize>) -> Vec<String> {
-    range.map(|number| number.to_string()).collect()
-}
-
-fn code(answer: &Delivered) -> &str {
-    match answer {
-        Ok(_) => "ok",
-        Err(error) => error.code(),
-    }
-}
-
-fn codes(answers: &[Delivered]) -> Vec<&str> {
-    answers.iter().map(code).collect()
-}
-
-/// Ten times ok, but for these.
-fn ok_but(exceptions: &[(usize, &'static str)]) -> Vec<&'static str> {
-    let mut codes = vec!["ok"; 10];
-    for (index, code) in exceptions {
-        codes[*index] = code;
-    }
-    codes
-}
 
 #[tokio::test]
 async fn ten_deliveries_are_one_request_numbered_by_position_and_each_gets_its_own_receipt() {
@@ -690,9 +559,6 @@ async fn a_server_that_never_answers_times_every_entry_out() {
     }
     assert!(bench.deliver(ten()).await.iter().all(Result::is_ok));
 }
-
-/// Longer than any of these tests takes to start its deliveries.
-const LINGER_MS: u64 = 500;
 
 fn size_of(envelope: &Envelope) -> usize {
     let config = config("http://127.0.0.1:1/0/hooks.fifo");

@@ -6,6 +6,7 @@
     reason = "helpers of tests are tests"
 )]
 
+mod batch_bench;
 mod batching;
 mod bench;
 mod certificates;
@@ -26,6 +27,7 @@ mod receiving;
 mod redrive;
 mod refusals;
 mod registration;
+mod resending;
 mod secrets;
 mod settlement;
 mod skew;

@@ -1,16 +1,11 @@
 //! What an operator reads of a consumer that nobody else observes.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 use super::handler::Observer;
 use crate::error::ErrorChain;
 use crate::settle::{Received, SettleError, Settlement, SourceError};
-
-/// How long one kind of warning rests.
-const REST: Duration = Duration::from_secs(60);
+use crate::sparse::SparseLog;
 
 /// Logs what goes wrong, sparsely, through `tracing`: what a [`Consumer`](super::Consumer) does
 /// unless it is given another observer.
@@ -21,9 +16,9 @@ const REST: Duration = Duration::from_secs(60);
 /// payload is shown.
 #[derive(Debug, Default)]
 pub struct LogObserver {
-    panicked: Sparse,
-    timed_out: Sparse,
-    unsettled: Sparse,
+    panicked: SparseLog,
+    timed_out: SparseLog,
+    unsettled: SparseLog,
 }
 
 impl LogObserver {
@@ -87,23 +82,5 @@ impl Observer for LogObserver {
 
     fn receive_recovered(&self, failures: u64) {
         tracing::warn!(failures, "receiving again");
-    }
-}
-
-/// Lets one through, and then no other for a while.
-#[derive(Debug, Default)]
-struct Sparse(Mutex<(Option<Instant>, u64)>);
-
-impl Sparse {
-    /// How many there were since the last that was told, if it is time to tell.
-    fn due(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (told, count) = &mut *state;
-        *count += 1;
-        if told.is_some_and(|told| told.elapsed() < REST) {
-            return None;
-        }
-        *told = Some(Instant::now());
-        Some(std::mem::take(count))
     }
 }

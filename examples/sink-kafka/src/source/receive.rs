@@ -387,12 +387,15 @@ impl Shared {
             Ok(()) => delivery.commit(deadline).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = buried {
+        if let Err(error) = buried
+            && let Some(count) = self.telemetry.not_moved.due()
+        {
             tracing::warn!(
                 topic = &*self.topic,
                 group = self.group,
                 message_id = delivery.received.id(),
                 error = %ErrorChain(&error),
+                count,
                 "a spent message could not be moved to the dead-letter topic: it stays, and is \
                  moved when it comes back"
             );

@@ -1,5 +1,8 @@
 //! What a source tells of its messages: the metrics of the README's table.
 
+use std::sync::Arc;
+
+use dispatch_api::SparseLog;
 use metrics::{Label, SharedString, counter};
 
 /// Tells of the messages of one group.
@@ -7,6 +10,8 @@ use metrics::{Label, SharedString, counter};
 pub(super) struct SourceTelemetry {
     topic: SharedString,
     group: SharedString,
+    /// Tells of spent messages that could not be moved.
+    pub(super) not_moved: Arc<SparseLog>,
 }
 
 impl SourceTelemetry {
@@ -14,6 +19,7 @@ impl SourceTelemetry {
         Self {
             topic: SharedString::from(topic.to_owned()),
             group: SharedString::from(group.to_owned()),
+            not_moved: Arc::default(),
         }
     }
 

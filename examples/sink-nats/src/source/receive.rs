@@ -115,12 +115,15 @@ impl Shared {
     /// A message that stays is delivered again when its hold is over, and tried again then.
     async fn bury(&self, delivery: &NatsDelivery) {
         self.calls.telemetry.received(1, "MaxAttemptsExceeded");
-        if let Err(error) = delivery.bury().await {
+        if let Err(error) = delivery.bury().await
+            && let Some(count) = self.calls.telemetry.not_moved.due()
+        {
             tracing::warn!(
                 stream = self.calls.stream,
                 durable = self.calls.durable,
                 message_id = delivery.received.id(),
                 error = %ErrorChain(&error),
+                count,
                 "a spent message could not be moved to the dead-letter subject: it stays, and is \
                  moved when it comes back"
             );
@@ -131,11 +134,14 @@ impl Shared {
         let origin = message.reply.as_deref().and_then(Origin::parse);
         let (Some(reply), Some(origin)) = (message.reply, origin) else {
             self.calls.telemetry.received(1, "UnexpectedMessage");
-            tracing::warn!(
-                stream = self.calls.stream,
-                durable = self.calls.durable,
-                "a message came that is none of the consumer's: it is left alone"
-            );
+            if let Some(count) = self.calls.telemetry.foreign.due() {
+                tracing::warn!(
+                    stream = self.calls.stream,
+                    durable = self.calls.durable,
+                    count,
+                    "a message came that is none of the consumer's: it is left alone"
+                );
+            }
             return None;
         };
         let reply: Arc<str> = Arc::from(reply.as_str());

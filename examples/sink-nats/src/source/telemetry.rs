@@ -1,5 +1,8 @@
 //! What a source tells of its messages: the metrics of the README's table.
 
+use std::sync::Arc;
+
+use dispatch_api::SparseLog;
 use metrics::{Label, SharedString, counter};
 
 /// Tells of the messages of one consumer.
@@ -7,6 +10,10 @@ use metrics::{Label, SharedString, counter};
 pub(crate) struct SourceTelemetry {
     stream: SharedString,
     durable: SharedString,
+    /// Tells of spent messages that could not be moved.
+    pub(super) not_moved: Arc<SparseLog>,
+    /// Tells of messages that are none of the consumer's.
+    pub(super) foreign: Arc<SparseLog>,
 }
 
 impl SourceTelemetry {
@@ -14,6 +21,8 @@ impl SourceTelemetry {
         Self {
             stream: SharedString::from(stream.to_owned()),
             durable: SharedString::from(durable.to_owned()),
+            not_moved: Arc::default(),
+            foreign: Arc::default(),
         }
     }
 
