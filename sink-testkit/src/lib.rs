@@ -8,3 +8,6 @@ pub mod sqs;
 #[cfg(feature = "conformance")]
 #[doc = include_str!("../docs/write-a-sink.md")]
 pub mod write_a_sink {}
+#[cfg(feature = "conformance")]
+#[doc = include_str!("../docs/write-a-source.md")]
+pub mod write_a_source {}

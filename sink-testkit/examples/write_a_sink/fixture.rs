@@ -41,7 +41,7 @@ impl Files {
 #[async_trait]
 impl SinkFixture for Files {
     fn plugin(&self) -> &'static SinkPlugin {
-        &crate::sink::PLUGIN
+        &sink_journal::PLUGIN
     }
 
     async fn create(&self, name: &str) -> Result<Destination, FixtureError> {

@@ -2,22 +2,17 @@
 //!
 //! `cargo run --example write_a_sink` plays the suite; `cargo test` does too.
 
-#![expect(
-    unreachable_pub,
-    reason = "the sink is written as the module of a library"
-)]
-
 mod fixture;
 mod sink;
 
-use std::process::ExitCode;
+// The crate of the guide, whose library and test are one program here.
+extern crate self as sink_journal;
+pub use sink::PLUGIN;
 
-use sink_testkit::conformance;
-
-fn main() -> ExitCode {
+fn main() -> std::process::ExitCode {
     let ledger = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/examples/write_a_sink/ledger.toml"
     );
-    conformance::main(fixture::Journal, ledger)
+    sink_testkit::conformance::main(fixture::Journal, ledger)
 }

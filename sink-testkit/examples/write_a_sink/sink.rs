@@ -52,12 +52,8 @@ fn build(options: &Value, _: &HostServices) -> Result<Arc<dyn Sink>, Problems> {
         }
         value
     };
-    let inline = number(
-        "inline_max_bytes",
-        options.inline_max_bytes,
-        1..=1_000_000,
-        65_536,
-    );
+    let inline = options.inline_max_bytes;
+    let inline = number("inline_max_bytes", inline, 1..=1_000_000, 65_536);
     let timeout = number("timeout_ms", options.timeout_ms, 1..=300_000, 5_000);
     let inline = usize::try_from(inline).ok().and_then(NonZeroUsize::new);
     problems.into_result(Arc::new(JournalSink {
@@ -89,11 +85,8 @@ impl Sink for JournalSink {
         let deadline = ctx.deadline().map_or(deadline, |host| host.min(deadline));
         if deadline <= Instant::now() {
             let text = "the deadline was over before the delivery began";
-            return Err(SinkError::transient(
-                Outcome::NotStored,
-                "DeadlinePassed",
-                text,
-            ));
+            let error = SinkError::transient(Outcome::NotStored, "DeadlinePassed", text);
+            return Err(error);
         }
         let message = Message::for_delivery(envelope, ctx, self.inline_max_bytes)?;
         let line = json!({ "attributes": message.attributes(), "body": message.encode() });
@@ -102,10 +95,8 @@ impl Sink for JournalSink {
         match timeout_at(deadline, appended).await {
             Ok(Ok(Ok(()))) => Ok(Receipt::new()),
             Ok(Ok(Err(error))) if error.kind() == ErrorKind::NotFound => {
-                let text = format!(
-                    "there is no {}: create it, then replay",
-                    self.path.display()
-                );
+                let path = self.path.display();
+                let text = format!("there is no {path}: create it, then replay");
                 Err(SinkError::config("FileMissing", text).with_source(error))
             }
             // What is half written may be there.

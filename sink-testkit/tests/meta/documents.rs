@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use sink_testkit::conformance::{cases, source};
 use sink_testkit::reference::{self, ReferenceAdapter, mutants};
 
+use crate::guides;
 use crate::ledger::ledger;
 use crate::process::run;
 
 const README: &str = "README.md";
-const GUIDE: &str = "docs/write-a-sink.md";
 const MATRIX: &str = "tests/kill_matrix.txt";
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The text of a file of this package.
-fn read(file: &str) -> String {
+pub(crate) fn read(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn the_readme_shows_a_mutant_of_the_kill_matrix() {
 }
 
 pub(crate) fn every_file_that_a_document_links_to_is_there() {
-    for document in [README, GUIDE] {
+    for document in [README, guides::SINK, guides::SOURCE] {
         let text = read(document);
         let folder = Path::new(ROOT).join(document);
         let folder = folder.parent().unwrap();
@@ -105,24 +105,5 @@ pub(crate) fn every_file_that_a_document_links_to_is_there() {
         for file in files {
             assert!(file.exists(), "{document}: no {}", file.display());
         }
-    }
-}
-
-pub(crate) fn the_guide_shows_the_files_of_its_example() {
-    let blocks: Vec<String> = read(GUIDE)
-        .split("```rust\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .map(|block| {
-            let lines = block.lines().filter(|line| !line.starts_with("# "));
-            lines.map(|line| format!("{line}\n")).collect()
-        })
-        .collect();
-    for name in ["sink.rs", "fixture.rs"] {
-        let file = read(&format!("examples/write_a_sink/{name}"));
-        assert!(
-            blocks.contains(&file),
-            "the guide does not show {name} as it is"
-        );
     }
 }

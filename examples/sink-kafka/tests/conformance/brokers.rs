@@ -2,11 +2,10 @@
 //! of their own, because they block.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Header, OwnedHeaders, OwnedMessage};
 use rdkafka::mocking::MockCluster;
@@ -16,6 +15,8 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use sink_testkit::conformance::FixtureError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+use crate::topics::Topics;
 
 /// How long brokers in this process may take for anything.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,10 +37,16 @@ pub(crate) struct Brokers {
     address: String,
 }
 
+/// What the brokers are.
+enum Kind {
+    Mock(MockCluster<'static, DefaultProducerContext>),
+    /// Real ones, with the topics that this run made there.
+    Real(Arc<Topics>),
+}
+
 struct State {
     address: String,
-    /// `None`: real ones.
-    mock: Option<MockCluster<'static, DefaultProducerContext>>,
+    kind: Kind,
     consumer: BaseConsumer,
     /// What was read already, by topic and partition.
     read: BTreeMap<(String, i32), Vec<OwnedMessage>>,
@@ -54,14 +61,14 @@ impl Brokers {
     pub(crate) async fn start() -> Result<Self, FixtureError> {
         Self::with(|| {
             let mock = MockCluster::new(1).unwrap();
-            State::new(mock.bootstrap_servers(), Some(mock))
+            State::new(mock.bootstrap_servers(), Kind::Mock(mock))
         })
         .await
     }
 
-    /// Those that listen at these addresses, joined by commas.
-    pub(crate) async fn at(address: String) -> Result<Self, FixtureError> {
-        Self::with(|| State::new(address, None)).await
+    /// Real ones, where these topics are.
+    pub(crate) async fn real(topics: Arc<Topics>) -> Result<Self, FixtureError> {
+        Self::with(|| State::new(topics.brokers().to_owned(), Kind::Real(topics))).await
     }
 
     async fn with(make: impl FnOnce() -> State + Send + 'static) -> Result<Self, FixtureError> {
@@ -128,7 +135,7 @@ impl Brokers {
         let topic = topic.to_owned();
         let (told, heard) = mpsc::channel();
         let command: Command = Box::new(move |state| {
-            if let Some(mock) = &state.mock {
+            if let Kind::Mock(mock) = &state.kind {
                 let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
                 mock.topic_error(&topic, error).unwrap();
             }
@@ -142,7 +149,7 @@ impl Brokers {
     pub(crate) async fn refuse(&self, error: RDKafkaRespErr) -> Result<(), FixtureError> {
         let produce = RDKafkaApiKey::Produce;
         self.ask(move |state| {
-            if let Some(mock) = &state.mock {
+            if let Kind::Mock(mock) = &state.kind {
                 mock.request_errors(produce, &[error]);
             }
         })
@@ -152,8 +159,9 @@ impl Brokers {
     /// Ends every connection and listens again, with what is stored.
     pub(crate) async fn restart(&self) -> Result<(), FixtureError> {
         self.ask(|state| {
-            let mock = state.mock.as_ref();
-            let mock = mock.ok_or_else(|| FixtureError::new("real brokers are left alone"))?;
+            let Kind::Mock(mock) = &state.kind else {
+                return Err(FixtureError::new("real brokers are left alone"));
+            };
             mock.broker_down(-1)?;
             Ok(mock.broker_up(-1)?)
         })
@@ -185,7 +193,7 @@ impl Brokers {
 }
 
 impl State {
-    fn new(address: String, mock: Option<MockCluster<'static, DefaultProducerContext>>) -> Self {
+    fn new(address: String, kind: Kind) -> Self {
         let consumer = ClientConfig::new()
             .set("bootstrap.servers", &address)
             .set("group.id", "reader")
@@ -197,7 +205,7 @@ impl State {
             .unwrap();
         Self {
             address,
-            mock,
+            kind,
             consumer,
             read: BTreeMap::new(),
             producer: None,
@@ -206,22 +214,10 @@ impl State {
     }
 
     fn create(&self, topic: &str, partitions: i32) -> Result<(), FixtureError> {
-        if let Some(mock) = &self.mock {
-            return Ok(mock.create_topic(topic, partitions, 1)?);
+        match &self.kind {
+            Kind::Mock(mock) => Ok(mock.create_topic(topic, partitions, 1)?),
+            Kind::Real(topics) => topics.create(topic, partitions),
         }
-        let admin: AdminClient<_> = ClientConfig::new()
-            .set("bootstrap.servers", &self.address)
-            .create()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let topic = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
-        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-        for created in runtime.block_on(admin.create_topics([&topic], &options))? {
-            created
-                .map_err(|(topic, code)| FixtureError::new(format!("create {topic}: {code}")))?;
-        }
-        Ok(())
     }
 
     fn partitions(&self, topic: &str) -> Result<Vec<i32>, FixtureError> {

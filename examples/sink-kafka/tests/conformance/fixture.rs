@@ -16,6 +16,7 @@ use crate::adapter::{DEFAULT_TIMEOUT, SINGLE, TIMEOUT};
 use crate::brokers::Brokers;
 use crate::proxy::Proxy;
 use crate::script::{DEPOT, HARBOR, STRANGER, Script};
+use crate::topics::Topics;
 
 pub(crate) struct TopicFixture {
     brokers: Brokers,
@@ -43,11 +44,11 @@ impl TopicFixture {
         })
     }
 
-    /// On real brokers, which others use as well.
-    pub(crate) async fn live(brokers: String, mode: &str) -> Result<Self, FixtureError> {
+    /// On real brokers, which others use as well. What it makes there is among these topics.
+    pub(crate) async fn live(topics: Arc<Topics>, mode: &str) -> Result<Self, FixtureError> {
         Ok(Self {
             proxy: None,
-            brokers: Brokers::at(brokers).await?,
+            brokers: Brokers::real(topics).await?,
             script: Arc::default(),
             prefix: format!("{}-", HostServices::new().new_envelope_id()),
             is_single: mode == SINGLE,

@@ -13,6 +13,7 @@ mod fixture;
 mod frame;
 mod proxy;
 mod script;
+mod topics;
 mod wire;
 
 use std::process::ExitCode;

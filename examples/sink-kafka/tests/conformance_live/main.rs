@@ -1,5 +1,5 @@
 //! The conformance suite against real brokers, which `KAFKA_BROKERS` names, joined by commas.
-//! It creates topics there, and leaves them.
+//! It creates topics there, and deletes them when it ends.
 //!
 //! Without it no case runs, and `REQUIRE_LIVE=1` makes that a failure. The ledger is written
 //! by `UPDATE_LEDGER=1`.
@@ -22,17 +22,20 @@ mod frame;
 mod proxy;
 #[path = "../conformance/script.rs"]
 mod script;
+#[path = "../conformance/topics.rs"]
+mod topics;
 #[path = "../conformance/wire.rs"]
 mod wire;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use sink_testkit::conformance::{self, Adapter, FixtureError, Profile, SinkFixture};
+use topics::Topics;
 
-struct Live {
-    brokers: Option<String>,
-}
+/// The sink on the brokers where these topics are; without an address there are none.
+struct Live(Arc<Topics>);
 
 #[async_trait]
 impl Adapter for Live {
@@ -47,23 +50,21 @@ impl Adapter for Live {
     }
 
     fn unavailable(&self) -> Option<String> {
-        match &self.brokers {
-            Some(_) => None,
-            None => Some("KAFKA_BROKERS names no brokers".to_owned()),
-        }
+        let is_nowhere = self.0.brokers().is_empty();
+        is_nowhere.then(|| "KAFKA_BROKERS names no brokers".to_owned())
     }
 
     async fn fixture(&self, profile: &Profile) -> Result<Box<dyn SinkFixture>, FixtureError> {
-        let brokers = self.brokers.clone().unwrap_or_default();
+        let topics = Arc::clone(&self.0);
         Ok(Box::new(
-            fixture::TopicFixture::live(brokers, &profile.mode).await?,
+            fixture::TopicFixture::live(topics, &profile.mode).await?,
         ))
     }
 }
 
 fn main() -> ExitCode {
-    let brokers = std::env::var("KAFKA_BROKERS").ok();
-    let brokers = brokers.filter(|brokers| !brokers.is_empty());
+    let brokers = std::env::var("KAFKA_BROKERS").unwrap_or_default();
+    let topics = Topics::at(brokers, topics::PATIENCE);
     let ledger = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger-live.toml");
-    conformance::main(Live { brokers }, ledger)
+    topics.gone_after(conformance::main(Live(Arc::clone(&topics)), ledger))
 }

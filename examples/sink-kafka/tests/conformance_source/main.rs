@@ -17,6 +17,8 @@ mod group;
 #[path = "../conformance/proxy.rs"]
 mod proxy;
 mod script;
+#[path = "../conformance/topics.rs"]
+mod topics;
 #[path = "../conformance/wire.rs"]
 mod wire;
 

@@ -11,6 +11,7 @@ mod delivery;
 mod faults;
 mod keeping;
 mod lifecycle;
+mod live_topics;
 mod registration;
 mod secrets;
 mod support;

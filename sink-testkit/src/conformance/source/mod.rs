@@ -3,6 +3,7 @@
 //! An adapter's author implements [`SourceAdapter`] and [`SourceFixture`], declares in a
 //! [`SourceProfile`] what the source promises, and calls [`main`] from a test without a
 //! harness. Messages are put, and what is left is counted, past the source.
+//! [`write_a_source`](crate::write_a_source) shows how.
 
 mod case;
 pub mod cases;
