@@ -37,7 +37,7 @@ use dispatch_api::{
     Registry, TenantRoutes,
 };
 use dispatcher::{Config, Deliverer, Journey, Stop, Turn};
-use places::{Place, Queue, places};
+use places::{Place, Queue, Stored, places};
 use tokio::time::Instant;
 
 fn envelope(body: impl Into<Vec<u8>>) -> Envelope {
@@ -87,15 +87,21 @@ fn deliveries() -> Vec<(&'static str, Envelope, DeliveryContext)> {
 }
 
 #[tokio::test]
-async fn every_sink_stores_the_same_bytes() {
+async fn every_sink_stores_the_same_bytes_and_the_same_attributes() {
     const INLINE_MAX: usize = 1_024;
     let deliveries = deliveries();
-    let expected: Vec<Vec<u8>> = deliveries
+    let expected: Vec<Stored> = deliveries
         .iter()
         .map(|(_, envelope, ctx)| {
             let inline_max = NonZeroUsize::new(INLINE_MAX).unwrap();
             let message = Message::for_delivery(envelope, ctx, inline_max).unwrap();
-            message.encode().into_bytes()
+            let attributes = message.attributes().into_iter();
+            Stored {
+                attributes: attributes
+                    .map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()))
+                    .collect(),
+                body: message.encode().into_bytes(),
+            }
         })
         .collect();
     let registry = Registry::linked().unwrap();
@@ -111,11 +117,17 @@ async fn every_sink_stores_the_same_bytes() {
             let answer = sink.deliver(envelope, ctx).await;
             assert!(answer.is_ok(), "{}: {label}: {answer:?}", place.kind());
         }
-        let stored = place.bodies().await;
+        let stored = place.stored().await;
         assert_eq!(stored.len(), expected.len(), "{}", place.kind());
         for ((label, ..), (stored, expected)) in deliveries.iter().zip(stored.iter().zip(&expected))
         {
-            assert!(stored == expected, "{}: {label}", place.kind());
+            assert!(stored.body == expected.body, "{}: {label}", place.kind());
+            assert_eq!(
+                stored.attributes,
+                expected.attributes,
+                "{}: {label}",
+                place.kind()
+            );
         }
     }
 }
@@ -146,8 +158,8 @@ async fn deliver(host: &Deliverer, tenant: &str, body: String) -> String {
 /// How often each hook is stored there, by its body.
 async fn arrived(place: &dyn Place) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for body in place.bodies().await {
-        let message = Message::decode(&body).unwrap();
+    for stored in place.stored().await {
+        let message = Message::decode(&stored.body).unwrap();
         let Content::Inline(body) = &message.content else {
             panic!("no body is so large");
         };

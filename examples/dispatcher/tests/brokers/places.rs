@@ -1,9 +1,19 @@
 //! Where hooks end up: a queue, a stream and a topic, each read past its sink.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use sink_testkit::sqs::{Fault, FaultRule, Hold, SqsServer};
 
 use crate::nats_server::NatsServer;
+
+/// A message as a destination holds it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) body: Vec<u8>,
+    /// What stands beside the body: attributes, or headers.
+    pub(crate) attributes: BTreeMap<String, Vec<u8>>,
+}
 
 /// A destination of one sink.
 #[async_trait(?Send)]
@@ -14,8 +24,8 @@ pub(crate) trait Place {
     /// The options of that sink, as a configuration file has them.
     fn options(&self) -> String;
 
-    /// The bodies of the messages there, in its order.
-    async fn bodies(&self) -> Vec<Vec<u8>>;
+    /// The messages there, in its order.
+    async fn stored(&self) -> Vec<Stored>;
 
     /// Answers nobody from now on.
     fn hold(&mut self);
@@ -65,10 +75,17 @@ impl Place for Queue {
         crate::support::sqs_sink(&self.server.queue_url(self.name))
     }
 
-    async fn bodies(&self) -> Vec<Vec<u8>> {
-        let messages = self.server.messages(self.name).unwrap();
-        let bodies = messages.into_iter();
-        bodies.map(|message| message.body.into_bytes()).collect()
+    async fn stored(&self) -> Vec<Stored> {
+        let messages = self.server.messages(self.name).unwrap().into_iter();
+        let stored = messages.map(|message| Stored {
+            body: message.body.into_bytes(),
+            attributes: message
+                .attributes
+                .iter()
+                .map(|(name, value)| (name.clone(), value.bytes().to_vec()))
+                .collect(),
+        });
+        stored.collect()
     }
 
     fn hold(&mut self) {
@@ -100,16 +117,28 @@ impl Place for Stream {
         format!("kind = \"nats\"\nservers = [\"{address}\"]\nsubject = \"hooks.acme\"\n")
     }
 
-    async fn bodies(&self) -> Vec<Vec<u8>> {
+    async fn stored(&self) -> Vec<Stored> {
         let jetstream = self.server.jetstream().await;
         let mut stream = jetstream.get_stream("HOOKS").await.unwrap();
         let last = stream.info().await.unwrap().state.last_sequence;
-        let mut bodies = Vec::new();
+        let mut stored = Vec::new();
         for sequence in 1..=last {
             let message = stream.get_raw_message(sequence).await.unwrap();
-            bodies.push(message.payload.to_vec());
+            let mut attributes = BTreeMap::new();
+            for (name, values) in message.headers.iter() {
+                let value = values
+                    .first()
+                    .map(|value| value.as_str().as_bytes().to_vec());
+                attributes.insert(name.to_string(), value.unwrap());
+            }
+            // What the stream recognises a repeat by.
+            attributes.remove("Nats-Msg-Id");
+            stored.push(Stored {
+                body: message.payload.to_vec(),
+                attributes,
+            });
         }
-        bodies
+        stored
     }
 
     fn hold(&mut self) {
@@ -127,11 +156,12 @@ mod kafka {
 
     use async_trait::async_trait;
     use rdkafka::consumer::{BaseConsumer, Consumer as _};
-    use rdkafka::message::Message as _;
+    use rdkafka::message::{Headers as _, Message as _};
     use rdkafka::mocking::MockCluster;
     use rdkafka::producer::DefaultProducerContext;
     use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+    use super::Stored;
     use crate::relay::Relay;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -169,7 +199,7 @@ mod kafka {
             )
         }
 
-        async fn bodies(&self) -> Vec<Vec<u8>> {
+        async fn stored(&self) -> Vec<Stored> {
             let consumer: BaseConsumer = ClientConfig::new()
                 .set("bootstrap.servers", self.cluster.bootstrap_servers())
                 .set("group.id", "reader")
@@ -183,7 +213,13 @@ mod kafka {
             consumer.assign(&all).unwrap();
             let read = |_| {
                 let message = consumer.poll(PATIENCE).expect("a record in time").unwrap();
-                message.payload().unwrap_or_default().to_vec()
+                let headers = message.headers().unwrap().iter();
+                Stored {
+                    body: message.payload().unwrap_or_default().to_vec(),
+                    attributes: headers
+                        .map(|header| (header.key.to_owned(), header.value.unwrap().to_vec()))
+                        .collect(),
+                }
             };
             (0..end).map(read).collect()
         }
