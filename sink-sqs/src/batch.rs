@@ -75,9 +75,6 @@ impl BatchSender for QueueSender {
 
     async fn send(&self, messages: Vec<Prepared>, flush: Flush) -> Vec<Answer> {
         self.telemetry.batch_left(messages.len(), flush);
-        for message in &messages {
-            message.depart();
-        }
         let mut answers = Vec::with_capacity(messages.len());
         let mut waiting = VecDeque::from([&*messages]);
         while let Some(part) = waiting.pop_front() {

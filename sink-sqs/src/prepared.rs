@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::digest::HexDigest;
 use crate::entry::Entry;
@@ -23,7 +21,6 @@ pub(crate) struct Prepared {
     pub(crate) size: usize,
     /// Which attempt of the host this is.
     pub(crate) attempt: NonZeroU32,
-    departed: Option<Departed>,
 }
 
 impl Prepared {
@@ -34,18 +31,6 @@ impl Prepared {
             attributes_md5: entry.attributes_md5(),
             size: entry.size,
             attempt,
-            departed: None,
-        }
-    }
-
-    /// Tells afterwards whether the message went into a request.
-    pub(crate) fn watched(&mut self) -> Departed {
-        self.departed.get_or_insert_default().clone()
-    }
-
-    pub(crate) fn depart(&self) {
-        if let Some(departed) = &self.departed {
-            departed.0.store(true, Ordering::Release);
         }
     }
 }
@@ -55,15 +40,5 @@ impl fmt::Debug for Prepared {
         f.debug_struct("Prepared")
             .field("size", &self.size)
             .finish_non_exhaustive()
-    }
-}
-
-/// Whether a message went into a request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Departed(Arc<AtomicBool>);
-
-impl Departed {
-    pub(crate) fn has(&self) -> bool {
-        self.0.load(Ordering::Acquire)
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use dispatch_api::{
     Admission, BatchEntry, BatchSettings, Batcher, DeliveryContext, Description, DrainReport,
-    Envelope, Guarantees, HostServices, InFlight, Message, Ordering, Outcome, Problems, Receipt,
-    Sink, SinkError, throttle_after,
+    Envelope, Guarantees, HostServices, InFlight, Message, Ordering, Outcome, Problems, QueueFull,
+    Receipt, Sink, SinkError, throttle_after,
 };
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 use tracing::Instrument as _;
 
 use crate::answer::{Asked, sent};
@@ -157,32 +157,19 @@ impl SqsSink {
         batcher: &Batcher<QueueSender>,
         tenant: &str,
         ordering_key: Option<String>,
-        mut message: Prepared,
+        message: Prepared,
         deadline: Option<Instant>,
     ) -> Result<Receipt, SinkError> {
         let attempt = message.attempt;
-        let departed = deadline.map(|_| message.watched());
         let mut entry = BatchEntry::new(tenant, message.size, message);
         if let Some(key) = ordering_key {
             entry = entry.with_ordering_key(key);
         }
-        let submission = batcher.submit(entry, |full| {
-            full.into_error(throttle_after(attempt, self.services.draw()))
-        });
-        let Some(deadline) = deadline else {
-            return submission.await;
-        };
-        timeout_at(deadline, submission).await.unwrap_or_else(|_| {
-            let outcome = match departed.is_some_and(|departed| departed.has()) {
-                true => Outcome::Unknown,
-                false => Outcome::NotStored,
-            };
-            Err(SinkError::transient(
-                outcome,
-                "Timeout",
-                "no answer by the delivery's deadline",
-            ))
-        })
+        if let Some(deadline) = deadline {
+            entry = entry.with_deadline(deadline);
+        }
+        let full = |full: QueueFull| full.into_error(throttle_after(attempt, self.services.draw()));
+        batcher.submit(entry, full).await
     }
 }
 

@@ -68,17 +68,20 @@ pub struct BatchEntry<E> {
     pub ordering_key: Option<Arc<str>>,
     /// What it weighs.
     pub bytes: usize,
+    /// When its caller has to have an answer.
+    pub deadline: Option<Instant>,
     /// What is sent.
     pub entry: E,
 }
 
 impl<E> BatchEntry<E> {
-    /// An entry without an ordering key.
+    /// An entry without an ordering key and without a deadline.
     pub fn new(tenant: impl Into<Arc<str>>, bytes: usize, entry: E) -> Self {
         Self {
             tenant: tenant.into(),
             ordering_key: None,
             bytes,
+            deadline: None,
             entry,
         }
     }
@@ -87,6 +90,13 @@ impl<E> BatchEntry<E> {
     #[must_use]
     pub fn with_ordering_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.ordering_key = Some(key.into());
+        self
+    }
+
+    /// Sets when its caller has to have an answer.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
         self
     }
 }
@@ -159,16 +169,22 @@ impl<S: BatchSender> Batcher<S> {
     /// left takes the entry out; dropping it later leaves the entry to be sent. Nobody
     /// else notices either.
     ///
+    /// Give a deadline to the entry, and no timeout to this future: whoever drops it
+    /// cannot know whether the entry had left.
+    ///
     /// # Errors
     ///
     /// What the sender answers; `full` when the entry would pass a ceiling; `Transient`
-    /// with code `SinkClosed` after [`Batcher::drain`].
+    /// with code `SinkClosed` after [`Batcher::drain`]. At the entry's deadline
+    /// `Transient` with code `Timeout`: `NotStored` if the entry still waited, and then it
+    /// is never sent; `Unknown` if it was in a request.
     pub async fn submit(
         &self,
         entry: BatchEntry<S::Entry>,
         full: impl FnOnce(QueueFull) -> SinkError + Send,
     ) -> Answer {
-        let (reply, answer) = oneshot::channel();
+        let deadline = entry.deadline;
+        let (reply, mut answer) = oneshot::channel();
         let arrival = Arrival {
             tenant: entry.tenant,
             ordering_key: entry.ordering_key,
@@ -179,19 +195,33 @@ impl<S: BatchSender> Batcher<S> {
             },
         };
         let ticket = self.admit(arrival)?.map_err(full)?;
-        let mut waiting = CancelOnDrop {
+        let mut place = Place {
             shared: &self.shared,
             ticket: Some(ticket),
         };
-        let answer = answer.await;
-        waiting.ticket = None;
-        answer.unwrap_or_else(|_| {
-            Err(SinkError::transient(
-                Outcome::Unknown,
-                "BatcherStopped",
-                "the runtime that sends the batches ended before the answer came",
-            ))
-        })
+        let answered = match deadline {
+            None => Some((&mut answer).await),
+            Some(deadline) => timeout_at(deadline, &mut answer).await.ok(),
+        };
+        match answered {
+            Some(answer) => {
+                place.ticket = None;
+                answer.unwrap_or_else(|_| Err(stopped()))
+            }
+            None if place.leave() => Err(SinkError::transient(
+                Outcome::NotStored,
+                "Timeout",
+                "the delivery's deadline came while it waited for its batch",
+            )),
+            // The answer may have come in this moment.
+            None => answer.try_recv().unwrap_or_else(|_| {
+                Err(SinkError::transient(
+                    Outcome::Unknown,
+                    "Timeout",
+                    "no answer to its batch by the delivery's deadline",
+                ))
+            }),
+        }
     }
 
     fn admit(
@@ -297,21 +327,32 @@ impl<S: BatchSender> Shared<S> {
     }
 }
 
-/// Takes a waiting entry out when its caller goes away.
-struct CancelOnDrop<'a, S: BatchSender> {
+/// A caller's place among what waits, given up when the caller goes away.
+struct Place<'a, S: BatchSender> {
     shared: &'a Shared<S>,
     ticket: Option<Ticket>,
 }
 
-impl<S: BatchSender> Drop for CancelOnDrop<'_, S> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
+impl<S: BatchSender> Place<'_, S> {
+    /// Takes the entry out, if it still waits. Entries enter a batch under the same lock:
+    /// one that was taken out is never sent, and one that was not has left.
+    fn leave(&mut self) -> bool {
+        let Some(ticket) = self.ticket.take() else {
+            return false;
+        };
+        let taken_out = {
             let mut state = self.shared.state();
-            let cancelled = state.queue.cancel(&ticket);
+            let taken_out = state.queue.cancel(&ticket);
             self.shared.tell_if_idle(&state);
-            drop(state);
-            drop(cancelled);
-        }
+            taken_out
+        };
+        taken_out.is_some()
+    }
+}
+
+impl<S: BatchSender> Drop for Place<'_, S> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -322,3 +363,14 @@ fn closed() -> SinkError {
         "the sink is drained and takes no more deliveries",
     )
 }
+
+fn stopped() -> SinkError {
+    SinkError::transient(
+        Outcome::Unknown,
+        "BatcherStopped",
+        "the runtime that sends the batches ended before the answer came",
+    )
+}
+
+#[cfg(test)]
+mod tests;
