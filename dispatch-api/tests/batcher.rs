@@ -9,6 +9,9 @@ use dispatch_api::{
     Answer, BatchEntry, BatchSender, BatchSettings, Batcher, DrainReport, ErrorClass, Flush,
     FlushReason, Outcome, QueueFull, Receipt, SinkError,
 };
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -90,6 +93,13 @@ impl Bench {
         });
         tokio::task::yield_now().await;
         submitted
+    }
+
+    /// A submission that nobody has polled.
+    async fn submission(&self, tenant: &str, name: &str) -> Answer {
+        let entry = BatchEntry::new(tenant, 100, name.to_owned());
+        let full = |full: QueueFull| full.into_error(ms(7));
+        self.batcher.submit(entry, full).await
     }
 
     async fn submit_of(&self, tenant: &str, name: &str) -> JoinHandle<Answer> {
@@ -548,15 +558,16 @@ async fn a_flush_ends_the_linger_of_what_waits_and_not_of_what_comes() {
     assert_eq!(bench.sent()[1].at, ms(20));
 }
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
 #[test]
 fn a_runtime_may_end_and_the_next_one_goes_on() {
-    let runtime = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap()
-    };
     let first = runtime();
     let bench = first.block_on(async { Bench::new(60_000, settings()) });
     first.block_on(async {
@@ -571,4 +582,44 @@ fn a_runtime_may_end_and_the_next_one_goes_on() {
     second.block_on(async {
         bench.submit_of("a", "later").await.await.unwrap().unwrap();
     });
+}
+
+#[test]
+fn a_caller_that_outlives_the_runtime_of_its_batch_takes_no_later_entry_along() {
+    let (first, second) = (runtime(), runtime());
+    let bench = first.block_on(async { Bench::new(60_000, settings()) });
+    first.block_on(bench.submit_of("a", "of the first"));
+    let caller = second.block_on(bench.submit_of("a", "caller"));
+    drop(first);
+    let answers = second.block_on(async {
+        // Both are admitted before the caller looks at its answer.
+        let mut later = ["0", "1"].map(|name| Box::pin(bench.submission("a", name)));
+        for submission in &mut later {
+            assert!(submission.as_mut().now_or_never().is_none());
+        }
+        caller.abort();
+        let _ = caller.await;
+        join_all(later).await
+    });
+    assert_eq!(ids(&answers), ["0", "1"]);
+}
+
+#[test]
+fn a_runtime_that_is_over_answers_who_comes_and_hangs_nobody() {
+    let over = runtime();
+    let bench = over.block_on(async { Bench::new(0, settings()) });
+    let entered = over.handle().clone();
+    drop(over);
+    let refused = {
+        let _entered = entered.enter();
+        bench.submission("a", "late").now_or_never().unwrap()
+    };
+    let refused = refused.unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.outcome()),
+        ("BatcherStopped", Outcome::NotStored)
+    );
+    let next = runtime();
+    let answer = next.block_on(bench.submission("a", "next"));
+    assert_eq!(ids(&[answer]), ["next"]);
 }

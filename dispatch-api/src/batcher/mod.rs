@@ -228,19 +228,26 @@ impl<S: BatchSender> Batcher<S> {
         &self,
         arrival: Arrival<Slot<S::Entry>>,
     ) -> Result<Result<Ticket, QueueFull>, SinkError> {
-        let mut state = self.shared.state();
-        if state.closed {
-            return Err(closed());
-        }
-        let ticket = match state.queue.admit(arrival, Instant::now()) {
-            Ok(ticket) => ticket,
-            Err(full) => return Ok(Err(full)),
-        };
-        if !state.driven {
+        let (ticket, starts) = {
+            let mut state = self.shared.state();
+            if state.closed {
+                return Err(closed());
+            }
+            let ticket = match state.queue.admit(arrival, Instant::now()) {
+                Ok(ticket) => ticket,
+                Err(full) => return Ok(Err(full)),
+            };
+            let starts = !state.driven;
             state.driven = true;
+            if !starts && state.queue.has_news() {
+                self.shared.wake.notify_one();
+            }
+            (ticket, starts)
+        };
+        if starts {
+            // Not under the lock: a runtime that is over drops the task at once, and the
+            // task's end takes the lock.
             driver::start(Arc::clone(&self.shared));
-        } else if state.queue.has_news() {
-            self.shared.wake.notify_one();
         }
         Ok(Ok(ticket))
     }

@@ -272,6 +272,16 @@ impl<T> Queue<T> {
         self.flush_below = self.next_number;
     }
 
+    /// Forgets every request in flight, and takes out all that waits. Numbers go on, so that
+    /// no ticket of before is that of a later entry.
+    pub(super) fn start_over(&mut self) -> Vec<T> {
+        let next = Self {
+            next_number: self.next_number,
+            ..Self::new(self.settings)
+        };
+        std::mem::replace(self, next).take_waiting()
+    }
+
     /// Takes out all that waits.
     pub(super) fn take_waiting(&mut self) -> Vec<T> {
         let mut taken: Vec<Waiting<T>> = Vec::new();
@@ -288,10 +298,6 @@ impl<T> Queue<T> {
             self.settle(&waiting.tenant, waiting.bytes);
         }
         taken.into_iter().map(|waiting| waiting.entry).collect()
-    }
-
-    pub(super) fn settings(&self) -> BatchSettings {
-        self.settings
     }
 
     /// What was admitted and is not answered.
