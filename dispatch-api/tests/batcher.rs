@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ struct Recorder {
     latency: Duration,
     sent: Mutex<Vec<Sent>>,
     answer: Box<Reply>,
+    /// Whether the owner of what is `gone` has withdrawn.
+    withdrawn: AtomicBool,
 }
 
 type Reply = dyn Fn(&[String]) -> Vec<Answer> + Send + Sync;
@@ -47,6 +50,10 @@ impl BatchSender for Through {
         });
         sleep(self.0.latency).await;
         (self.0.answer)(&entries)
+    }
+
+    fn is_withdrawn(&self, entry: &String) -> bool {
+        entry.starts_with("gone") && self.0.withdrawn.load(Ordering::Relaxed)
     }
 }
 
@@ -76,6 +83,7 @@ impl Bench {
             latency: Duration::from_millis(latency_ms),
             sent: Mutex::default(),
             answer: Box::new(answer),
+            withdrawn: AtomicBool::new(false),
         });
         let batcher = Batcher::new(Through(Arc::clone(&recorder)), settings);
         Self {
@@ -545,6 +553,33 @@ async fn a_drain_of_a_dead_destination_ends_at_its_deadline_and_everyone_is_answ
         ["0", "1", "SinkClosed", "SinkClosed", "SinkClosed"]
     );
     assert_eq!(bench.sent().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_of_an_owner_that_withdrew_is_refused_and_his_neighbours_go_on() {
+    let bench = Bench::new(100, limited(|s| s.max_inflight = NonZeroUsize::MIN));
+    let left = bench.submit_of("a", "gone: in flight").await;
+    sleep(ms(30)).await;
+    let mut waiting = Vec::new();
+    for name in ["0", "gone: waits", "1"] {
+        waiting.push(bench.submit_in("group", name).await);
+    }
+    bench.batcher.withdraw();
+    assert!(!waiting[1].is_finished(), "nobody has withdrawn yet");
+    bench.recorder.withdrawn.store(true, Ordering::Relaxed);
+    bench.batcher.withdraw();
+    waiting.push(bench.submit_in("group", "gone: late").await);
+    let start = Instant::now();
+    let refused = waiting.remove(1).await.unwrap().unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.outcome()),
+        ("SinkClosed", Outcome::NotStored)
+    );
+    assert_eq!(start.elapsed(), ms(0));
+    assert_eq!(ids(&answers(waiting).await), ["0", "1", "SinkClosed"]);
+    assert_eq!(ids(&answers(vec![left]).await), ["gone: in flight"]);
+    assert_eq!(bench.batches(), [vec!["gone: in flight"], vec!["0", "1"]]);
+    assert_eq!(bench.batcher.load(), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,14 @@ pub trait BatchSender: Send + Sync + 'static {
         flush: Flush,
     ) -> impl Future<Output = Vec<Answer>> + Send;
 
+    /// Whether whoever submitted this takes no answer but `SinkClosed` for what still
+    /// waits: one of several owners of a batcher, whose time is over. Asked at admission,
+    /// and by [`Batcher::withdraw`] of all that waits; under the batcher's lock, so it has
+    /// to be quick and must not use the batcher.
+    fn is_withdrawn(&self, _entry: &Self::Entry) -> bool {
+        false
+    }
+
     /// Told, for telemetry, whenever a request leaves or is answered: how many entries
     /// are unanswered, and how many requests are in flight.
     fn load_changed(&self, _entries: usize, _requests: usize) {}
@@ -175,7 +183,7 @@ impl<S: BatchSender> Batcher<S> {
     /// # Errors
     ///
     /// What the sender answers; `full` when the entry would pass a ceiling; `Transient`
-    /// with code `SinkClosed` after [`Batcher::drain`]. At the entry's deadline
+    /// with code `SinkClosed` after [`Batcher::drain`] and for a withdrawn entry. At the entry's deadline
     /// `Transient` with code `Timeout`: `NotStored` if the entry still waited, and then it
     /// is never sent; `Unknown` if it was in a request.
     pub async fn submit(
@@ -230,7 +238,7 @@ impl<S: BatchSender> Batcher<S> {
     ) -> Result<Result<Ticket, QueueFull>, SinkError> {
         let (ticket, starts) = {
             let mut state = self.shared.state();
-            if state.closed {
+            if state.closed || self.shared.sender.is_withdrawn(&arrival.entry.entry) {
                 return Err(closed());
             }
             let ticket = match state.queue.admit(arrival, Instant::now()) {
@@ -282,15 +290,27 @@ impl<S: BatchSender> Batcher<S> {
         if timeout_at(deadline, all_answered).await.is_ok() {
             return DrainReport::new(before as u64, 0);
         }
-        let (unanswered, waiting) = {
+        let unanswered = self.load().0;
+        self.refuse(|_| true);
+        DrainReport::new(before.saturating_sub(unanswered) as u64, unanswered as u64)
+    }
+
+    /// Takes out what waits of those that [`BatchSender::is_withdrawn`], and answers it
+    /// `Transient`, `NotStored`, `SinkClosed`. Nobody else notices.
+    pub fn withdraw(&self) {
+        self.refuse(|entry| self.shared.sender.is_withdrawn(entry));
+    }
+
+    fn refuse(&self, meant: impl Fn(&S::Entry) -> bool) {
+        let refused = {
             let mut state = self.shared.state();
-            let unanswered = state.queue.unanswered().entries;
-            (unanswered, state.queue.take_waiting())
+            let refused = state.queue.take_waiting(|slot| meant(&slot.entry));
+            self.shared.tell_if_idle(&state);
+            refused
         };
-        for slot in waiting {
+        for slot in refused {
             let _ = slot.reply.send(Err(closed()));
         }
-        DrainReport::new(before.saturating_sub(unanswered) as u64, unanswered as u64)
     }
 
     /// How many entries were admitted and are not answered, and how many requests are in

@@ -279,25 +279,25 @@ impl<T> Queue<T> {
             next_number: self.next_number,
             ..Self::new(self.settings)
         };
-        std::mem::replace(self, next).take_waiting()
+        std::mem::replace(self, next).take_waiting(|_| true)
     }
 
-    /// Takes out all that waits.
-    pub(super) fn take_waiting(&mut self) -> Vec<T> {
-        let mut taken: Vec<Waiting<T>> = Vec::new();
-        for lane in self.lanes.values_mut() {
-            taken.extend(lane.waiting.drain(..));
-            lane.bytes = 0;
+    /// Takes out what waits and is `meant`, in the order of admission.
+    pub(super) fn take_waiting(&mut self, meant: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut tickets = Vec::new();
+        for (key, lane) in &self.lanes {
+            for waiting in lane.waiting.iter().filter(|waiting| meant(&waiting.entry)) {
+                tickets.push(Ticket {
+                    lane: key.clone(),
+                    number: waiting.number,
+                });
+            }
         }
-        self.lanes.retain(|_, lane| lane.locked);
-        self.heads.clear();
-        self.tenants.clear();
-        self.ready = Load::default();
-        taken.sort_unstable_by_key(|waiting| waiting.number);
-        for waiting in &taken {
-            self.settle(&waiting.tenant, waiting.bytes);
-        }
-        taken.into_iter().map(|waiting| waiting.entry).collect()
+        tickets.sort_unstable_by_key(|ticket| ticket.number);
+        tickets
+            .iter()
+            .filter_map(|ticket| self.cancel(ticket))
+            .collect()
     }
 
     /// What was admitted and is not answered.
