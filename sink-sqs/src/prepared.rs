@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use crate::digest::HexDigest;
 use crate::entry::Entry;
 use crate::protocol;
+use crate::share::Route;
 
 /// One message as it stands in a request, and what its answer is judged by.
 ///
@@ -21,16 +23,19 @@ pub(crate) struct Prepared {
     pub(crate) size: usize,
     /// Which attempt of the host this is.
     pub(crate) attempt: NonZeroU32,
+    /// How it is sent.
+    pub(crate) route: Arc<Route>,
 }
 
 impl Prepared {
-    pub(crate) fn new(entry: &Entry<'_>, attempt: NonZeroU32) -> Self {
+    pub(crate) fn new(entry: &Entry<'_>, attempt: NonZeroU32, route: &Arc<Route>) -> Self {
         Self {
             members: protocol::members(entry),
             body_md5: entry.body_md5(),
             attributes_md5: entry.attributes_md5(),
             size: entry.size,
             attempt,
+            route: Arc::clone(route),
         }
     }
 }

@@ -260,6 +260,14 @@ impl<S: BatchSender> Batcher<S> {
         Ok(Ok(ticket))
     }
 
+    /// Sets other bounds, from now on, and returns those that held. Nothing that was
+    /// admitted is refused for it.
+    pub fn reconfigure(&self, settings: BatchSettings) -> BatchSettings {
+        let before = self.shared.state().queue.reconfigure(settings);
+        self.shared.wake.notify_one();
+        before
+    }
+
     /// Lets nothing that waits now linger any longer.
     pub fn flush(&self) {
         self.shared.state().queue.flush();

@@ -267,6 +267,11 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Sets other bounds, and returns those that held.
+    pub(super) fn reconfigure(&mut self, settings: BatchSettings) -> BatchSettings {
+        std::mem::replace(&mut self.settings, settings)
+    }
+
     /// Lets nothing that waits now linger any longer.
     pub(super) fn flush(&mut self) {
         self.flush_below = self.next_number;

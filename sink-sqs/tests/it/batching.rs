@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use dispatch_api::{
     Admission, Content, DeliveryContext, DrainReport, Envelope, EnvelopeId, ErrorClass,
-    HostServices, Message, Ordering, Outcome, Receipt, Sink as _, SinkError,
+    HeaderForwarding, HostServices, Message, NamedSink, Ordering, Outcome, Receipt, Registry,
+    RouteTable, Sink as _, SinkError, TenantRoutes,
 };
 use serde_json::{Value, json};
 use sink_sqs::{SqsSink, SqsSinkConfigBuilder};
@@ -644,6 +645,119 @@ async fn a_drain_sends_what_waits_at_once_and_leaves_the_other_sink_of_the_batch
     for delivery in along {
         delivery.await.unwrap().unwrap();
     }
+}
+
+#[tokio::test]
+async fn sinks_of_one_fifo_queue_that_are_set_otherwise_keep_the_order_of_a_group() {
+    let server = SqsServer::start().await.unwrap();
+    let fifo = [("FifoQueue", "true")];
+    let queue_url = server.create_queue(FIFO_QUEUE, fifo).await.unwrap();
+    let services = HostServices::new();
+    let sink = |change: fn(SqsSinkConfigBuilder) -> SqsSinkConfigBuilder| {
+        let config = change(config(&queue_url).batch_linger_ms(LINGER_MS));
+        Arc::new(sink_of(config, &services))
+    };
+    let sinks = [
+        sink(|config| config),
+        sink(|config| config.timeout_ms(60_000)),
+        sink(|config| config.pool_max_idle_per_host(1)),
+    ];
+    let hold = server.hold(Operation::SendMessageBatch);
+    let mut started = Vec::new();
+    for number in 0..15 {
+        // Two of each sink in turn.
+        let sink = Arc::clone(&sinks[number / 2 % sinks.len()]);
+        started.push(tokio::spawn(async move {
+            sink.deliver(&numbered(number), &attempt(1)).await
+        }));
+        tokio::task::yield_now().await;
+    }
+    hold.arrived().await;
+    for sink in &sinks {
+        sink.flush();
+    }
+    assert_eq!(server.requests_of(Operation::SendMessageBatch).len(), 1);
+    hold.release();
+    for delivery in started {
+        delivery.await.unwrap().unwrap();
+    }
+    let stored = server.messages(FIFO_QUEUE).unwrap();
+    let stored: Vec<_> = stored.iter().map(|stored| body_of(&stored.body)).collect();
+    assert_eq!(stored, names(0..15));
+}
+
+#[tokio::test]
+async fn what_waits_at_the_deadline_of_a_drain_is_answered_and_the_other_sinks_messages_are_sent() {
+    let server = SqsServer::start().await.unwrap();
+    let queue_url = server.create_queue(QUEUE, []).await.unwrap();
+    let services = HostServices::new();
+    let sink = || {
+        let config = config(&queue_url).batch_linger_ms(60_000);
+        Arc::new(sink_of(config.batch_max_inflight(1), &services))
+    };
+    let (drained, other) = (sink(), sink());
+    let start = |sink: &Arc<SqsSink>, number| {
+        let sink = Arc::clone(sink);
+        tokio::spawn(async move { sink.deliver(&numbered(number), &attempt(1)).await })
+    };
+    let hold = server.hold(Operation::SendMessageBatch);
+    let under_way = start(&drained, 0);
+    tokio::task::yield_now().await;
+    drained.flush();
+    hold.arrived().await;
+    let waiting = [start(&drained, 1), start(&other, 2), start(&drained, 3)];
+    tokio::task::yield_now().await;
+
+    let report = drained.drain(Instant::now()).await;
+
+    assert_eq!(report, DrainReport::new(0, 3));
+    let [one, others, three] = waiting;
+    for refused in [one, three] {
+        let refused = refused.await.unwrap().unwrap_err();
+        assert_eq!(
+            parts(&refused),
+            ("transient", Outcome::NotStored, "SinkClosed")
+        );
+    }
+    hold.release();
+    under_way.await.unwrap().unwrap();
+    others.await.unwrap().unwrap();
+    let stored = server.messages(QUEUE).unwrap();
+    let stored: Vec<_> = stored.iter().map(|stored| body_of(&stored.body)).collect();
+    assert_eq!(stored, ["0", "2"]);
+}
+
+#[tokio::test]
+async fn a_swap_sends_what_lingers_and_its_report_is_complete() {
+    let server = SqsServer::start().await.unwrap();
+    let queue_url = server.create_queue(QUEUE, []).await.unwrap();
+    let services = HostServices::new();
+    let options = json!({
+        "queue_url": queue_url, "region": "us-east-1", "access_key_id": "test",
+        "secret_access_key": "test", "batch_linger_ms": 60_000,
+    });
+    let registry = Registry::with([&sink_sqs::PLUGIN]).unwrap();
+    let old = NamedSink::new("old", registry.build("sqs", &options, &services).unwrap());
+    let headers = HeaderForwarding::Default;
+    let routes = TenantRoutes::new(RouteTable::new().with_source("harbor", [old], headers));
+    let mut started = Vec::new();
+    for number in 0..3 {
+        let lease = routes.select("harbor", None).unwrap().leases.remove(0);
+        started.push(tokio::spawn(async move {
+            lease.deliver(&numbered(number), &attempt(1)).await
+        }));
+    }
+    tokio::task::yield_now().await;
+
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let report = routes.swap(RouteTable::new(), deadline).await;
+
+    assert_eq!(report.total(), DrainReport::new(3, 0));
+    assert!(Instant::now() < deadline);
+    for delivery in started {
+        delivery.await.unwrap().unwrap();
+    }
+    assert_eq!(server.requests_of(Operation::SendMessageBatch).len(), 1);
 }
 
 #[tokio::test]
