@@ -180,7 +180,7 @@ mod tests {
             let in_flight = in_flight.clone();
             async move { in_flight.drain(deadline).await }
         });
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(1)).await;
         assert!(!draining.is_finished());
         drop(guard);
         assert_eq!(draining.await.unwrap(), DrainReport::new(1, 0));
