@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::{Outcome, SinkError};
 
@@ -46,6 +47,9 @@ impl DrainReport {
 }
 
 const CLOSED: u64 = 1 << 63;
+
+/// How often a drain hurries what waits.
+const HURRY: Duration = Duration::from_millis(10);
 
 /// Counts deliveries that run, so that a sink can be drained.
 ///
@@ -124,6 +128,27 @@ impl InFlight {
         };
         DrainReport::new(running.saturating_sub(unanswered), unanswered)
     }
+
+    /// As [`InFlight::drain`], and calls `hurry` at once and then every 10 ms: for those
+    /// inside who wait for others, such as a batch that fills. A delivery that entered
+    /// before the drain and waits only now is reached by a later call.
+    pub async fn drain_hurrying(
+        &self,
+        deadline: Instant,
+        mut hurry: impl FnMut() + Send,
+    ) -> DrainReport {
+        let hurried = async {
+            loop {
+                hurry();
+                sleep(HURRY).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            report = self.drain(deadline) => report,
+            () = hurried => DrainReport::default(),
+        }
+    }
 }
 
 /// One running delivery. Dropping it ends the count.
@@ -155,7 +180,7 @@ mod tests {
             let in_flight = in_flight.clone();
             async move { in_flight.drain(deadline).await }
         });
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(1)).await;
         assert!(!draining.is_finished());
         drop(guard);
         assert_eq!(draining.await.unwrap(), DrainReport::new(1, 0));

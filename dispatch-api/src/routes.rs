@@ -227,7 +227,8 @@ impl TenantRoutes {
     /// Replaces one tenant's sinks, or with `None` lets the sources' sinks serve it
     /// again.
     ///
-    /// Deliveries in flight finish on the sink they hold, later ones use the new.
+    /// Deliveries in flight finish on the sink they hold, later ones use the new. Those
+    /// that wait for others in a batch wait no longer ([`Sink::flush`]).
     /// A sink whose key is in the new routes is kept as it is; one that no route
     /// leads to any more is drained, until the deadline at the latest. A drained sink
     /// takes nothing any more: build it anew to route to it again. Dropping
@@ -280,8 +281,11 @@ impl TenantRoutes {
             replaced
         };
         let drained = join_all(replaced.into_values().map(|named| async move {
-            let routed = named.slot.in_flight.drain(deadline).await;
-            let rest = named.slot.sink.drain(deadline).await;
+            let Slot {
+                in_flight, sink, ..
+            } = &*named.slot;
+            let routed = in_flight.drain_hurrying(deadline, || sink.flush()).await;
+            let rest = sink.drain(deadline).await;
             // Both count the same deliveries; the sink may have more callers.
             let report = DrainReport::new(
                 routed.answered.max(rest.answered),

@@ -89,8 +89,17 @@ pub trait Sink: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Takes no more deliveries, finishes those that run, and returns when all
-    /// are answered or the deadline has come. Calling it again is harmless.
+    /// Sends at once what waits for others, such as in a batch that fills, and returns
+    /// without waiting. Closes nothing: later deliveries may wait again. A host calls it
+    /// again and again while it waits for deliveries to end.
+    ///
+    /// A sink that sends each delivery by itself has nothing to do. One that wraps another
+    /// passes the call on.
+    fn flush(&self) {}
+
+    /// Takes no more deliveries, finishes those that run without letting them wait for
+    /// others, and returns when all are answered or the deadline has come. What is not
+    /// under way at the deadline is answered `SinkClosed`. Calling it again is harmless.
     async fn drain(&self, deadline: Instant) -> DrainReport;
 }
 

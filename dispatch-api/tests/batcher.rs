@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use dispatch_api::{
     Answer, BatchEntry, BatchSender, BatchSettings, Batcher, DrainReport, ErrorClass, Flush,
     FlushReason, Outcome, QueueFull, Receipt, SinkError,
 };
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -26,6 +30,8 @@ struct Recorder {
     latency: Duration,
     sent: Mutex<Vec<Sent>>,
     answer: Box<Reply>,
+    /// Whether the owner of what is `gone` has withdrawn.
+    withdrawn: AtomicBool,
 }
 
 type Reply = dyn Fn(&[String]) -> Vec<Answer> + Send + Sync;
@@ -44,6 +50,10 @@ impl BatchSender for Through {
         });
         sleep(self.0.latency).await;
         (self.0.answer)(&entries)
+    }
+
+    fn is_withdrawn(&self, entry: &String) -> bool {
+        entry.starts_with("gone") && self.0.withdrawn.load(Ordering::Relaxed)
     }
 }
 
@@ -73,6 +83,7 @@ impl Bench {
             latency: Duration::from_millis(latency_ms),
             sent: Mutex::default(),
             answer: Box::new(answer),
+            withdrawn: AtomicBool::new(false),
         });
         let batcher = Batcher::new(Through(Arc::clone(&recorder)), settings);
         Self {
@@ -90,6 +101,13 @@ impl Bench {
         });
         tokio::task::yield_now().await;
         submitted
+    }
+
+    /// A submission that nobody has polled.
+    async fn submission(&self, tenant: &str, name: &str) -> Answer {
+        let entry = BatchEntry::new(tenant, 100, name.to_owned());
+        let full = |full: QueueFull| full.into_error(ms(7));
+        self.batcher.submit(entry, full).await
     }
 
     async fn submit_of(&self, tenant: &str, name: &str) -> JoinHandle<Answer> {
@@ -538,6 +556,33 @@ async fn a_drain_of_a_dead_destination_ends_at_its_deadline_and_everyone_is_answ
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_of_an_owner_that_withdrew_is_refused_and_his_neighbours_go_on() {
+    let bench = Bench::new(100, limited(|s| s.max_inflight = NonZeroUsize::MIN));
+    let left = bench.submit_of("a", "gone: in flight").await;
+    sleep(ms(30)).await;
+    let mut waiting = Vec::new();
+    for name in ["0", "gone: waits", "1"] {
+        waiting.push(bench.submit_in("group", name).await);
+    }
+    bench.batcher.withdraw();
+    assert!(!waiting[1].is_finished(), "nobody has withdrawn yet");
+    bench.recorder.withdrawn.store(true, Ordering::Relaxed);
+    bench.batcher.withdraw();
+    waiting.push(bench.submit_in("group", "gone: late").await);
+    let start = Instant::now();
+    let refused = waiting.remove(1).await.unwrap().unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.outcome()),
+        ("SinkClosed", Outcome::NotStored)
+    );
+    assert_eq!(start.elapsed(), ms(0));
+    assert_eq!(ids(&answers(waiting).await), ["0", "1", "SinkClosed"]);
+    assert_eq!(ids(&answers(vec![left]).await), ["gone: in flight"]);
+    assert_eq!(bench.batches(), [vec!["gone: in flight"], vec!["0", "1"]]);
+    assert_eq!(bench.batcher.load(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flush_ends_the_linger_of_what_waits_and_not_of_what_comes() {
     let bench = Bench::new(0, settings());
     let first = bench.submit_of("a", "first").await;
@@ -548,15 +593,16 @@ async fn a_flush_ends_the_linger_of_what_waits_and_not_of_what_comes() {
     assert_eq!(bench.sent()[1].at, ms(20));
 }
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
 #[test]
 fn a_runtime_may_end_and_the_next_one_goes_on() {
-    let runtime = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap()
-    };
     let first = runtime();
     let bench = first.block_on(async { Bench::new(60_000, settings()) });
     first.block_on(async {
@@ -571,4 +617,44 @@ fn a_runtime_may_end_and_the_next_one_goes_on() {
     second.block_on(async {
         bench.submit_of("a", "later").await.await.unwrap().unwrap();
     });
+}
+
+#[test]
+fn a_caller_that_outlives_the_runtime_of_its_batch_takes_no_later_entry_along() {
+    let (first, second) = (runtime(), runtime());
+    let bench = first.block_on(async { Bench::new(60_000, settings()) });
+    first.block_on(bench.submit_of("a", "of the first"));
+    let caller = second.block_on(bench.submit_of("a", "caller"));
+    drop(first);
+    let answers = second.block_on(async {
+        // Both are admitted before the caller looks at its answer.
+        let mut later = ["0", "1"].map(|name| Box::pin(bench.submission("a", name)));
+        for submission in &mut later {
+            assert!(submission.as_mut().now_or_never().is_none());
+        }
+        caller.abort();
+        let _ = caller.await;
+        join_all(later).await
+    });
+    assert_eq!(ids(&answers), ["0", "1"]);
+}
+
+#[test]
+fn a_runtime_that_is_over_answers_who_comes_and_hangs_nobody() {
+    let over = runtime();
+    let bench = over.block_on(async { Bench::new(0, settings()) });
+    let entered = over.handle().clone();
+    drop(over);
+    let refused = {
+        let _entered = entered.enter();
+        bench.submission("a", "late").now_or_never().unwrap()
+    };
+    let refused = refused.unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.outcome()),
+        ("BatcherStopped", Outcome::NotStored)
+    );
+    let next = runtime();
+    let answer = next.block_on(bench.submission("a", "next"));
+    assert_eq!(ids(&[answer]), ["next"]);
 }

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dispatch_api::{
-    DeliveryContext, DrainReport, Envelope, EnvelopeId, Fingerprint, Guarantees, HeaderForwarding,
-    HostServices, InFlight, NamedSink, Problems, Receipt, Registry, RouteTable, Sink, SinkError,
+    Answer, BatchEntry, BatchSender, BatchSettings, Batcher, DeliveryContext, DrainReport,
+    Envelope, EnvelopeId, Fingerprint, Flush, Guarantees, HeaderForwarding, HostServices, InFlight,
+    NamedSink, Problems, QueueFull, Receipt, Registry, RouteLease, RouteTable, Sink, SinkError,
     SinkPlugin, TenantRoutes,
 };
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// Keeps what it is given, and notes what reached it after its drain.
@@ -43,6 +45,48 @@ impl Sink for Memory {
 
     fn guarantees(&self) -> Guarantees {
         Guarantees::new(true)
+    }
+
+    async fn drain(&self, deadline: Instant) -> DrainReport {
+        self.in_flight.drain(deadline).await
+    }
+}
+
+/// Sends through a batcher, which lingers for a minute.
+#[derive(Debug)]
+struct Batching {
+    batcher: Batcher<Wire>,
+    in_flight: InFlight,
+}
+
+/// Takes a second for a request.
+struct Wire(mpsc::UnboundedSender<(Instant, usize)>);
+
+impl BatchSender for Wire {
+    type Entry = ();
+
+    async fn send(&self, entries: Vec<()>, _: Flush) -> Vec<Answer> {
+        self.0.send((Instant::now(), entries.len())).unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        entries.iter().map(|()| Ok(Receipt::new())).collect()
+    }
+}
+
+#[async_trait]
+impl Sink for Batching {
+    async fn deliver(&self, _: &Envelope, _: &DeliveryContext) -> Result<Receipt, SinkError> {
+        let _guard = self.in_flight.enter()?;
+        let full = |full: QueueFull| full.into_error(Duration::ZERO);
+        let entry = BatchEntry::new("acme", 1, ());
+        self.batcher.submit(entry, full).await
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::new(true)
+    }
+
+    fn flush(&self) {
+        self.batcher.flush();
     }
 
     async fn drain(&self, deadline: Instant) -> DrainReport {
@@ -224,6 +268,46 @@ async fn a_swap_ends_at_its_deadline_and_counts_what_is_unanswered() {
         .await;
     assert_eq!(report.total(), DrainReport::new(0, 1));
     drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_swap_lets_nothing_linger_that_waits_in_a_batch_or_comes_with_a_lease() {
+    let (sent, mut requests) = mpsc::unbounded_channel();
+    let mut settings = BatchSettings::default();
+    settings.linger = Duration::from_secs(60);
+    let sink = Arc::new(Batching {
+        batcher: Batcher::new(Wire(sent), settings),
+        in_flight: InFlight::new(),
+    });
+    let old = NamedSink::new("old", built(sink, &json!({"queue": "old"}), ""));
+    let routes = TenantRoutes::new(RouteTable::new().with_source(
+        "github",
+        [old],
+        HeaderForwarding::Default,
+    ));
+    let lease = || routes.select("github", None).unwrap().leases.remove(0);
+    let deliver = |lease: RouteLease, pause_ms: u64| {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            lease.deliver(&envelope(1, "acme"), &ctx()).await
+        })
+    };
+    let waiting = [deliver(lease(), 0), deliver(lease(), 0)];
+    let late = deliver(lease(), 105);
+    tokio::task::yield_now().await;
+
+    let began = Instant::now();
+    let deadline = began + Duration::from_secs(5);
+    let report = routes.swap(RouteTable::new(), deadline).await;
+
+    assert_eq!(report.total(), DrainReport::new(3, 0));
+    for delivery in waiting.into_iter().chain([late]) {
+        delivery.await.unwrap().unwrap();
+    }
+    let at = |millis| began + Duration::from_millis(millis);
+    assert_eq!(requests.recv().await, Some((at(0), 2)));
+    assert_eq!(requests.recv().await, Some((at(110), 1)));
+    assert!(requests.is_empty());
 }
 
 #[tokio::test]

@@ -1,14 +1,12 @@
 //! One `SendMessageBatch` and its reconciliation.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use dispatch_api::{Answer, BatchSender, Flush, HostServices};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::answer::{Asked, batch_sent, is_too_long, request_id};
-use crate::client::Client;
 use crate::config::SqsSinkConfig;
 use crate::prepared::Prepared;
 use crate::protocol;
@@ -19,35 +17,35 @@ const OPERATION: &str = "send_batch";
 /// Sends the batches of one queue.
 #[derive(Debug)]
 pub(crate) struct QueueSender {
-    client: Client,
     queue_url: String,
-    timeout: Duration,
     services: HostServices,
     telemetry: Telemetry,
 }
 
 impl QueueSender {
-    pub(crate) fn new(client: Client, config: &SqsSinkConfig, services: &HostServices) -> Self {
+    pub(crate) fn new(config: &SqsSinkConfig, services: &HostServices) -> Self {
         Self {
-            client,
             queue_url: config.queue_url().to_owned(),
-            timeout: config.timeout(),
             services: services.clone(),
             telemetry: Telemetry::new(config.queue_name()),
         }
     }
 
-    /// Sends one request. `None`: it is too long for the destination, and can be cut.
+    /// Sends messages of one route in one request. `None`: it is too long for the
+    /// destination, and can be cut.
     async fn send_once(&self, messages: &[Prepared]) -> Option<Vec<Answer>> {
+        let Some(Prepared { route, .. }) = messages.first() else {
+            return Some(Vec::new());
+        };
         let request = protocol::send_message_batch(
             &self.queue_url,
             messages.iter().map(|message| message.members.as_str()),
         );
         let began = Instant::now();
         let span = self.telemetry.span(OPERATION, messages.len());
-        let exchange = self
+        let exchange = route
             .client
-            .call(protocol::SEND_MESSAGE_BATCH, request, began + self.timeout)
+            .call(protocol::SEND_MESSAGE_BATCH, request, began + route.timeout)
             .instrument(span.clone())
             .await;
         let answers = match exchange {
@@ -83,11 +81,12 @@ impl BatchSender for QueueSender {
 
     async fn send(&self, messages: Vec<Prepared>, flush: Flush) -> Vec<Answer> {
         self.telemetry.batch_left(messages.len(), flush);
-        for message in &messages {
-            message.depart();
-        }
         let mut answers = Vec::with_capacity(messages.len());
-        let mut waiting = VecDeque::from([&*messages]);
+        // One request, unless the batch has messages of sinks that are set otherwise: their
+        // requests follow each other, because a group's messages may be in several.
+        let mut waiting: VecDeque<_> = messages
+            .chunk_by(|one, next| one.route.is_as(&next.route))
+            .collect();
         while let Some(part) = waiting.pop_front() {
             match self.send_once(part).await {
                 Some(answered) => answers.extend(answered),
@@ -100,6 +99,10 @@ impl BatchSender for QueueSender {
             }
         }
         answers
+    }
+
+    fn is_withdrawn(&self, message: &Prepared) -> bool {
+        message.route.is_withdrawn()
     }
 
     fn load_changed(&self, entries: usize, requests: usize) {

@@ -25,6 +25,7 @@ mod requests;
 mod retry_after;
 mod scratch;
 mod settler;
+mod share;
 mod sink;
 mod telemetry;
 

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::digest::HexDigest;
 use crate::entry::Entry;
 use crate::protocol;
+use crate::share::Route;
 
 /// One message as it stands in a request, and what its answer is judged by.
 ///
@@ -23,29 +23,19 @@ pub(crate) struct Prepared {
     pub(crate) size: usize,
     /// Which attempt of the host this is.
     pub(crate) attempt: NonZeroU32,
-    departed: Option<Departed>,
+    /// How it is sent.
+    pub(crate) route: Arc<Route>,
 }
 
 impl Prepared {
-    pub(crate) fn new(entry: &Entry<'_>, attempt: NonZeroU32) -> Self {
+    pub(crate) fn new(entry: &Entry<'_>, attempt: NonZeroU32, route: &Arc<Route>) -> Self {
         Self {
             members: protocol::members(entry),
             body_md5: entry.body_md5(),
             attributes_md5: entry.attributes_md5(),
             size: entry.size,
             attempt,
-            departed: None,
-        }
-    }
-
-    /// Tells afterwards whether the message went into a request.
-    pub(crate) fn watched(&mut self) -> Departed {
-        self.departed.get_or_insert_default().clone()
-    }
-
-    pub(crate) fn depart(&self) {
-        if let Some(departed) = &self.departed {
-            departed.0.store(true, Ordering::Release);
+            route: Arc::clone(route),
         }
     }
 }
@@ -55,15 +45,5 @@ impl fmt::Debug for Prepared {
         f.debug_struct("Prepared")
             .field("size", &self.size)
             .finish_non_exhaustive()
-    }
-}
-
-/// Whether a message went into a request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Departed(Arc<AtomicBool>);
-
-impl Departed {
-    pub(crate) fn has(&self) -> bool {
-        self.0.load(Ordering::Acquire)
     }
 }

@@ -7,28 +7,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dispatch_api::{
-    Admission, BatchEntry, BatchSettings, Batcher, DeliveryContext, Description, DrainReport,
-    Envelope, Guarantees, HostServices, InFlight, Message, Ordering, Outcome, Problems, Receipt,
-    Sink, SinkError, throttle_after,
+    Admission, BatchEntry, DeliveryContext, Description, DrainReport, Envelope, Guarantees,
+    HostServices, InFlight, Message, Ordering, Outcome, Problems, Receipt, Sink, SinkError,
 };
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::answer::{Asked, sent};
-use crate::batch::QueueSender;
 use crate::client::Client;
 use crate::config::SqsSinkConfig;
 use crate::entry::Entry;
 use crate::prepared::Prepared;
 use crate::protocol;
 use crate::scratch::with_scratch;
+use crate::share::{Route, Share};
 use crate::telemetry::Telemetry;
 
 /// For how long a FIFO queue recognises a deduplication id.
 const DEDUP_WINDOW: Duration = Duration::from_secs(300);
-
-/// How often a drain sends off what waits.
-const HURRY: Duration = Duration::from_millis(10);
 
 /// How many attributes a message can carry.
 const MAX_ATTRIBUTES: usize = 10;
@@ -37,9 +33,9 @@ const MAX_ATTRIBUTES: usize = 10;
 /// direct ones alone.
 pub struct SqsSink {
     config: SqsSinkConfig,
-    client: Client,
-    /// Shared by every sink of the host with the same queue, credentials and settings.
-    batcher: Option<Arc<Batcher<QueueSender>>>,
+    route: Arc<Route>,
+    /// `None`: every delivery is a request of its own.
+    share: Option<Share>,
     services: HostServices,
     telemetry: Telemetry,
     in_flight: InFlight,
@@ -55,12 +51,13 @@ impl SqsSink {
     /// `http.proxy`.
     pub fn new(config: SqsSinkConfig, services: &HostServices) -> Result<Self, Problems> {
         let client = Client::new(config.connection(), services)?;
-        let batcher = config
+        let route = Arc::new(Route::new(client, config.timeout()));
+        let share = config
             .batching()
-            .map(|settings| shared_batcher(&config, settings, &client, services));
+            .map(|settings| Share::new(&config, settings, &route, services));
         Ok(Self {
-            client,
-            batcher: batcher.transpose()?,
+            route,
+            share: share.transpose()?,
             telemetry: Telemetry::new(config.queue_name()),
             config,
             services: services.clone(),
@@ -90,20 +87,6 @@ impl SqsSink {
     }
 }
 
-/// The batcher of this queue within the host.
-fn shared_batcher(
-    config: &SqsSinkConfig,
-    settings: BatchSettings,
-    client: &Client,
-    services: &HostServices,
-) -> Result<Arc<Batcher<QueueSender>>, Problems> {
-    let key = format!("{} {} {settings:?}", config.queue_url(), client.identity());
-    services.pool().get_or_try_create(&key, || {
-        let sender = QueueSender::new(client.clone(), config, services);
-        Ok(Batcher::new(sender, settings))
-    })
-}
-
 impl SqsSink {
     /// The message written out, and what it is ordered by. Apart from the delivery itself, so that
     /// nothing else of it is kept while the message waits.
@@ -115,7 +98,7 @@ impl SqsSink {
         let message = Message::for_delivery(envelope, ctx, self.config.inline_max_bytes())?;
         with_scratch(|scratch| {
             let entry = Entry::plan(&self.config, envelope, ctx, &message, scratch)?;
-            let prepared = Prepared::new(&entry, ctx.attempt_number());
+            let prepared = Prepared::new(&entry, ctx.attempt_number(), &self.route);
             // On a standard queue a group is for fairness, and promises no order.
             let ordering_key = entry.group_id.filter(|_| self.config.is_fifo());
             Ok((prepared, ordering_key))
@@ -133,6 +116,7 @@ impl SqsSink {
         let began = Instant::now();
         let span = self.telemetry.span(OPERATION, 1);
         let exchange = self
+            .route
             .client
             .call(protocol::SEND_MESSAGE, request, deadline)
             .instrument(span.clone())
@@ -154,35 +138,20 @@ impl SqsSink {
     /// A place in a batch, until the host's own deadline.
     async fn send_along(
         &self,
-        batcher: &Batcher<QueueSender>,
+        share: &Share,
         tenant: &str,
         ordering_key: Option<String>,
-        mut message: Prepared,
+        message: Prepared,
         deadline: Option<Instant>,
     ) -> Result<Receipt, SinkError> {
-        let attempt = message.attempt;
-        let departed = deadline.map(|_| message.watched());
         let mut entry = BatchEntry::new(tenant, message.size, message);
         if let Some(key) = ordering_key {
             entry = entry.with_ordering_key(key);
         }
-        let submission = batcher.submit(entry, |full| {
-            full.into_error(throttle_after(attempt, self.services.draw()))
-        });
-        let Some(deadline) = deadline else {
-            return submission.await;
-        };
-        timeout_at(deadline, submission).await.unwrap_or_else(|_| {
-            let outcome = match departed.is_some_and(|departed| departed.has()) {
-                true => Outcome::Unknown,
-                false => Outcome::NotStored,
-            };
-            Err(SinkError::transient(
-                outcome,
-                "Timeout",
-                "no answer by the delivery's deadline",
-            ))
-        })
+        if let Some(deadline) = deadline {
+            entry = entry.with_deadline(deadline);
+        }
+        share.submit(entry).await
     }
 }
 
@@ -196,10 +165,10 @@ impl Sink for SqsSink {
         let _running = self.in_flight.enter()?;
         let deadline = self.deadline(ctx)?;
         let (prepared, ordering_key) = self.prepare(envelope, ctx)?;
-        match &self.batcher {
-            Some(batcher) if !ctx.is_direct() => {
+        match &self.share {
+            Some(share) if !ctx.is_direct() => {
                 let tenant = envelope.tenant_id().unwrap_or_default();
-                self.send_along(batcher, tenant, ordering_key, prepared, ctx.deadline())
+                self.send_along(share, tenant, ordering_key, prepared, ctx.deadline())
                     .await
             }
             _ => self.send_alone(&prepared, deadline).await,
@@ -207,7 +176,7 @@ impl Sink for SqsSink {
     }
 
     fn admission(&self) -> Admission {
-        match self.batcher {
+        match self.share {
             Some(_) => Admission::SelfLimited,
             None => Admission::HostLimited,
         }
@@ -222,7 +191,7 @@ impl Sink for SqsSink {
             .with_max_message_bytes(self.config.max_message_bytes())
             .with_max_attributes(MAX_ATTRIBUTES);
         if self.config.is_fifo() {
-            let ordering = match self.batcher {
+            let ordering = match self.share {
                 Some(_) => Ordering::PerKey,
                 None => Ordering::PerKeyWhenAwaited,
             };
@@ -247,24 +216,23 @@ impl Sink for SqsSink {
         )
     }
 
-    async fn drain(&self, deadline: Instant) -> DrainReport {
-        let drained = self.in_flight.drain(deadline);
-        let Some(batcher) = &self.batcher else {
-            return drained.await;
-        };
-        // The batcher may have other sinks: it goes on, and only what waits is hurried. A
-        // delivery that was about to be admitted is hurried by a later turn.
-        let hurry = async {
-            loop {
-                batcher.flush();
-                sleep(HURRY).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            report = drained => report,
-            () = hurry => DrainReport::default(),
+    fn flush(&self) {
+        if let Some(share) = &self.share {
+            share.flush();
         }
+    }
+
+    async fn drain(&self, deadline: Instant) -> DrainReport {
+        let Some(share) = &self.share else {
+            return self.in_flight.drain(deadline).await;
+        };
+        // The batcher may have other sinks: it goes on, and only what waits is hurried.
+        let hurried = self.in_flight.drain_hurrying(deadline, || share.flush());
+        let report = hurried.await;
+        if !report.is_complete() {
+            share.withdraw();
+        }
+        report
     }
 }
 

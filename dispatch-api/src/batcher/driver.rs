@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use super::queue::{Batch, Held, Next, Queue};
+use super::queue::{Batch, Held, Next};
 use super::{Answer, BatchSender, Flush, Shared, Slot};
 use crate::error::{Outcome, SinkError};
 
@@ -119,11 +119,10 @@ impl<S: BatchSender> Drop for Stopped<S> {
         let waiting = {
             let mut state = self.0.state();
             state.driven = false;
-            let settings = state.queue.settings();
             // Requests in flight are gone, and with them what they held.
-            let mut left = std::mem::replace(&mut state.queue, Queue::new(settings));
+            let waiting = state.queue.start_over();
             self.0.idle.notify_waiters();
-            left.take_waiting()
+            waiting
         };
         for slot in waiting {
             let _ = slot.reply.send(Err(SinkError::transient(

@@ -40,6 +40,14 @@ pub trait BatchSender: Send + Sync + 'static {
         flush: Flush,
     ) -> impl Future<Output = Vec<Answer>> + Send;
 
+    /// Whether whoever submitted this takes no answer but `SinkClosed` for what still
+    /// waits: one of several owners of a batcher, whose time is over. Asked at admission,
+    /// and by [`Batcher::withdraw`] of all that waits; under the batcher's lock, so it has
+    /// to be quick and must not use the batcher.
+    fn is_withdrawn(&self, _entry: &Self::Entry) -> bool {
+        false
+    }
+
     /// Told, for telemetry, whenever a request leaves or is answered: how many entries
     /// are unanswered, and how many requests are in flight.
     fn load_changed(&self, _entries: usize, _requests: usize) {}
@@ -68,17 +76,20 @@ pub struct BatchEntry<E> {
     pub ordering_key: Option<Arc<str>>,
     /// What it weighs.
     pub bytes: usize,
+    /// When its caller has to have an answer.
+    pub deadline: Option<Instant>,
     /// What is sent.
     pub entry: E,
 }
 
 impl<E> BatchEntry<E> {
-    /// An entry without an ordering key.
+    /// An entry without an ordering key and without a deadline.
     pub fn new(tenant: impl Into<Arc<str>>, bytes: usize, entry: E) -> Self {
         Self {
             tenant: tenant.into(),
             ordering_key: None,
             bytes,
+            deadline: None,
             entry,
         }
     }
@@ -87,6 +98,13 @@ impl<E> BatchEntry<E> {
     #[must_use]
     pub fn with_ordering_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.ordering_key = Some(key.into());
+        self
+    }
+
+    /// Sets when its caller has to have an answer.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
         self
     }
 }
@@ -159,16 +177,22 @@ impl<S: BatchSender> Batcher<S> {
     /// left takes the entry out; dropping it later leaves the entry to be sent. Nobody
     /// else notices either.
     ///
+    /// Give a deadline to the entry, and no timeout to this future: whoever drops it
+    /// cannot know whether the entry had left.
+    ///
     /// # Errors
     ///
     /// What the sender answers; `full` when the entry would pass a ceiling; `Transient`
-    /// with code `SinkClosed` after [`Batcher::drain`].
+    /// with code `SinkClosed` after [`Batcher::drain`] and for a withdrawn entry. At the entry's deadline
+    /// `Transient` with code `Timeout`: `NotStored` if the entry still waited, and then it
+    /// is never sent; `Unknown` if it was in a request.
     pub async fn submit(
         &self,
         entry: BatchEntry<S::Entry>,
         full: impl FnOnce(QueueFull) -> SinkError + Send,
     ) -> Answer {
-        let (reply, answer) = oneshot::channel();
+        let deadline = entry.deadline;
+        let (reply, mut answer) = oneshot::channel();
         let arrival = Arrival {
             tenant: entry.tenant,
             ordering_key: entry.ordering_key,
@@ -179,40 +203,69 @@ impl<S: BatchSender> Batcher<S> {
             },
         };
         let ticket = self.admit(arrival)?.map_err(full)?;
-        let mut waiting = CancelOnDrop {
+        let mut place = Place {
             shared: &self.shared,
             ticket: Some(ticket),
         };
-        let answer = answer.await;
-        waiting.ticket = None;
-        answer.unwrap_or_else(|_| {
-            Err(SinkError::transient(
-                Outcome::Unknown,
-                "BatcherStopped",
-                "the runtime that sends the batches ended before the answer came",
-            ))
-        })
+        let answered = match deadline {
+            None => Some((&mut answer).await),
+            Some(deadline) => timeout_at(deadline, &mut answer).await.ok(),
+        };
+        match answered {
+            Some(answer) => {
+                place.ticket = None;
+                answer.unwrap_or_else(|_| Err(stopped()))
+            }
+            None if place.leave() => Err(SinkError::transient(
+                Outcome::NotStored,
+                "Timeout",
+                "the delivery's deadline came while it waited for its batch",
+            )),
+            // The answer may have come in this moment.
+            None => answer.try_recv().unwrap_or_else(|_| {
+                Err(SinkError::transient(
+                    Outcome::Unknown,
+                    "Timeout",
+                    "no answer to its batch by the delivery's deadline",
+                ))
+            }),
+        }
     }
 
     fn admit(
         &self,
         arrival: Arrival<Slot<S::Entry>>,
     ) -> Result<Result<Ticket, QueueFull>, SinkError> {
-        let mut state = self.shared.state();
-        if state.closed {
-            return Err(closed());
-        }
-        let ticket = match state.queue.admit(arrival, Instant::now()) {
-            Ok(ticket) => ticket,
-            Err(full) => return Ok(Err(full)),
-        };
-        if !state.driven {
+        let (ticket, starts) = {
+            let mut state = self.shared.state();
+            if state.closed || self.shared.sender.is_withdrawn(&arrival.entry.entry) {
+                return Err(closed());
+            }
+            let ticket = match state.queue.admit(arrival, Instant::now()) {
+                Ok(ticket) => ticket,
+                Err(full) => return Ok(Err(full)),
+            };
+            let starts = !state.driven;
             state.driven = true;
+            if !starts && state.queue.has_news() {
+                self.shared.wake.notify_one();
+            }
+            (ticket, starts)
+        };
+        if starts {
+            // Not under the lock: a runtime that is over drops the task at once, and the
+            // task's end takes the lock.
             driver::start(Arc::clone(&self.shared));
-        } else if state.queue.has_news() {
-            self.shared.wake.notify_one();
         }
         Ok(Ok(ticket))
+    }
+
+    /// Sets other bounds, from now on, and returns those that held. Nothing that was
+    /// admitted is refused for it.
+    pub fn reconfigure(&self, settings: BatchSettings) -> BatchSettings {
+        let before = self.shared.state().queue.reconfigure(settings);
+        self.shared.wake.notify_one();
+        before
     }
 
     /// Lets nothing that waits now linger any longer.
@@ -245,15 +298,27 @@ impl<S: BatchSender> Batcher<S> {
         if timeout_at(deadline, all_answered).await.is_ok() {
             return DrainReport::new(before as u64, 0);
         }
-        let (unanswered, waiting) = {
+        let unanswered = self.load().0;
+        self.refuse(|_| true);
+        DrainReport::new(before.saturating_sub(unanswered) as u64, unanswered as u64)
+    }
+
+    /// Takes out what waits of those that [`BatchSender::is_withdrawn`], and answers it
+    /// `Transient`, `NotStored`, `SinkClosed`. Nobody else notices.
+    pub fn withdraw(&self) {
+        self.refuse(|entry| self.shared.sender.is_withdrawn(entry));
+    }
+
+    fn refuse(&self, meant: impl Fn(&S::Entry) -> bool) {
+        let refused = {
             let mut state = self.shared.state();
-            let unanswered = state.queue.unanswered().entries;
-            (unanswered, state.queue.take_waiting())
+            let refused = state.queue.take_waiting(|slot| meant(&slot.entry));
+            self.shared.tell_if_idle(&state);
+            refused
         };
-        for slot in waiting {
+        for slot in refused {
             let _ = slot.reply.send(Err(closed()));
         }
-        DrainReport::new(before.saturating_sub(unanswered) as u64, unanswered as u64)
     }
 
     /// How many entries were admitted and are not answered, and how many requests are in
@@ -297,21 +362,32 @@ impl<S: BatchSender> Shared<S> {
     }
 }
 
-/// Takes a waiting entry out when its caller goes away.
-struct CancelOnDrop<'a, S: BatchSender> {
+/// A caller's place among what waits, given up when the caller goes away.
+struct Place<'a, S: BatchSender> {
     shared: &'a Shared<S>,
     ticket: Option<Ticket>,
 }
 
-impl<S: BatchSender> Drop for CancelOnDrop<'_, S> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
+impl<S: BatchSender> Place<'_, S> {
+    /// Takes the entry out, if it still waits. Entries enter a batch under the same lock:
+    /// one that was taken out is never sent, and one that was not has left.
+    fn leave(&mut self) -> bool {
+        let Some(ticket) = self.ticket.take() else {
+            return false;
+        };
+        let taken_out = {
             let mut state = self.shared.state();
-            let cancelled = state.queue.cancel(&ticket);
+            let taken_out = state.queue.cancel(&ticket);
             self.shared.tell_if_idle(&state);
-            drop(state);
-            drop(cancelled);
-        }
+            taken_out
+        };
+        taken_out.is_some()
+    }
+}
+
+impl<S: BatchSender> Drop for Place<'_, S> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -322,3 +398,14 @@ fn closed() -> SinkError {
         "the sink is drained and takes no more deliveries",
     )
 }
+
+fn stopped() -> SinkError {
+    SinkError::transient(
+        Outcome::Unknown,
+        "BatcherStopped",
+        "the runtime that sends the batches ended before the answer came",
+    )
+}
+
+#[cfg(test)]
+mod tests;

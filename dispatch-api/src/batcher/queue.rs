@@ -267,31 +267,42 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Sets other bounds, and returns those that held.
+    pub(super) fn reconfigure(&mut self, settings: BatchSettings) -> BatchSettings {
+        std::mem::replace(&mut self.settings, settings)
+    }
+
     /// Lets nothing that waits now linger any longer.
     pub(super) fn flush(&mut self) {
         self.flush_below = self.next_number;
     }
 
-    /// Takes out all that waits.
-    pub(super) fn take_waiting(&mut self) -> Vec<T> {
-        let mut taken: Vec<Waiting<T>> = Vec::new();
-        for lane in self.lanes.values_mut() {
-            taken.extend(lane.waiting.drain(..));
-            lane.bytes = 0;
-        }
-        self.lanes.retain(|_, lane| lane.locked);
-        self.heads.clear();
-        self.tenants.clear();
-        self.ready = Load::default();
-        taken.sort_unstable_by_key(|waiting| waiting.number);
-        for waiting in &taken {
-            self.settle(&waiting.tenant, waiting.bytes);
-        }
-        taken.into_iter().map(|waiting| waiting.entry).collect()
+    /// Forgets every request in flight, and takes out all that waits. Numbers go on, so that
+    /// no ticket of before is that of a later entry.
+    pub(super) fn start_over(&mut self) -> Vec<T> {
+        let next = Self {
+            next_number: self.next_number,
+            ..Self::new(self.settings)
+        };
+        std::mem::replace(self, next).take_waiting(|_| true)
     }
 
-    pub(super) fn settings(&self) -> BatchSettings {
-        self.settings
+    /// Takes out what waits and is `meant`, in the order of admission.
+    pub(super) fn take_waiting(&mut self, meant: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut tickets = Vec::new();
+        for (key, lane) in &self.lanes {
+            for waiting in lane.waiting.iter().filter(|waiting| meant(&waiting.entry)) {
+                tickets.push(Ticket {
+                    lane: key.clone(),
+                    number: waiting.number,
+                });
+            }
+        }
+        tickets.sort_unstable_by_key(|ticket| ticket.number);
+        tickets
+            .iter()
+            .filter_map(|ticket| self.cancel(ticket))
+            .collect()
     }
 
     /// What was admitted and is not answered.

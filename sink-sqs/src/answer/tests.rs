@@ -1,5 +1,6 @@
 use super::*;
 use crate::entry::Entry;
+use crate::share::tests::nowhere;
 use dispatch_api::{Clock, ErrorClass, RETRY_AFTER_CEILING};
 use proptest::prelude::*;
 use std::borrow::Cow;
@@ -26,7 +27,7 @@ fn entry() -> Entry<'static> {
 }
 
 fn prepared() -> Prepared {
-    Prepared::new(&entry(), NonZeroU32::MIN)
+    Prepared::new(&entry(), NonZeroU32::MIN, &nowhere())
 }
 
 /// 2026-11-30T12:00:00Z, for ever.

@@ -33,6 +33,7 @@ pub(crate) struct Client {
     services: HostServices,
     skew: Arc<Skew>,
     identity: String,
+    keys: String,
 }
 
 /// A complete answer, and the credentials that asked for it.
@@ -50,6 +51,7 @@ impl Client {
     /// Certificates that cannot be read, and a system without any.
     pub(crate) fn new(config: &Connection, services: &HostServices) -> Result<Self, Problems> {
         let transport = Transport::shared(config, services)?;
+        let keys = identity_of(config, services).to_hex();
         Ok(Self {
             endpoint: config.endpoint_url().clone(),
             region: config.region().to_owned(),
@@ -62,13 +64,13 @@ impl Client {
             credentials: provider_of(config, services),
             signer: Arc::default(),
             identity: format!(
-                "{} {} {:?} {} {}",
+                "{} {} {:?} {} {keys}",
                 config.endpoint(),
                 config.region(),
                 config.timeout(),
                 transport.identity(),
-                identity_of(config, services).to_hex(),
             ),
+            keys,
             transport,
             services: services.clone(),
             skew: Arc::default(),
@@ -96,6 +98,11 @@ impl Client {
     /// connections, with whose keys. Holds no secret.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// What tells whose keys sign. Holds no secret.
+    pub(crate) fn keys(&self) -> &str {
+        &self.keys
     }
 
     /// Sends one request and reads the whole answer by `deadline`.

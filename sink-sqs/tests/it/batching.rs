@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dispatch_api::{
-    Admission, DeliveryContext, DrainReport, Envelope, EnvelopeId, ErrorClass, HostServices,
-    Ordering, Outcome, Sink as _,
+    Admission, DeliveryContext, Envelope, EnvelopeId, ErrorClass, HostServices, Ordering, Outcome,
+    Sink as _,
 };
 use serde_json::{Value, json};
 use sink_testkit::sqs::{
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::batch_bench::{
     Batching, LINGER_MS, attempt, code, codes, envelope, names, numbered, ok_but, ten,
 };
-use crate::bench::{FIFO_QUEUE, QUEUE, config, is_pause, parts, sink_of};
+use crate::bench::{FIFO_QUEUE, QUEUE, config, is_pause, parts};
 
 #[tokio::test]
 async fn ten_deliveries_are_one_request_numbered_by_position_and_each_gets_its_own_receipt() {
@@ -440,77 +440,6 @@ async fn a_full_queue_refuses_with_a_pause_and_names_the_ceiling() {
     );
     let neighbour = bench.start(numbered(3).with_tenant("quay-8"));
     for delivery in first.into_iter().chain([neighbour]) {
-        delivery.await.unwrap().unwrap();
-    }
-}
-
-#[tokio::test]
-async fn sinks_of_one_host_with_one_queue_and_keys_share_batches_and_others_do_not() {
-    let server = SqsServer::start().await.unwrap();
-    let queue_url = server.create_queue(QUEUE, []).await.unwrap();
-    let other_url = server.create_queue("other", []).await.unwrap();
-    let services = HostServices::new();
-    let sink =
-        |url: &str, services| Arc::new(sink_of(config(url).batch_linger_ms(LINGER_MS), services));
-    let sinks = [
-        sink(&queue_url, &services),
-        sink(&queue_url, &services),
-        sink(&other_url, &services),
-        sink(&queue_url, &HostServices::new()),
-    ];
-    let mut started = Vec::new();
-    for sink in &sinks {
-        let sink = Arc::clone(sink);
-        started.push(tokio::spawn(async move {
-            sink.deliver(&numbered(0), &attempt(1)).await
-        }));
-    }
-    for delivery in started {
-        delivery.await.unwrap().unwrap();
-    }
-    let requests = server.requests_of(Operation::SendMessageBatch);
-    let mut sizes: Vec<_> = requests
-        .iter()
-        .map(|request| request.json()["Entries"].as_array().unwrap().len())
-        .collect();
-    sizes.sort_unstable();
-    assert_eq!(sizes, [1, 1, 2]);
-}
-
-#[tokio::test]
-async fn a_drain_sends_what_waits_at_once_and_leaves_the_other_sink_of_the_batcher_working() {
-    let server = SqsServer::start().await.unwrap();
-    let queue_url = server.create_queue(QUEUE, []).await.unwrap();
-    let services = HostServices::new();
-    let minute = Duration::from_secs(60);
-    let sink = || sink_of(config(&queue_url).batch_linger_ms(60_000), &services);
-    let (drained, other) = (Arc::new(sink()), sink());
-    let waiting = {
-        let drained = Arc::clone(&drained);
-        tokio::spawn(async move { drained.deliver(&numbered(0), &attempt(1)).await })
-    };
-    tokio::task::yield_now().await;
-    let report = drained.drain(Instant::now() + minute).await;
-    assert_eq!(report, DrainReport::new(1, 0));
-    waiting.await.unwrap().unwrap();
-    let late = drained
-        .deliver(&numbered(1), &attempt(1))
-        .await
-        .unwrap_err();
-    assert_eq!(late.code(), "SinkClosed");
-    other
-        .deliver(&numbered(2), &DeliveryContext::direct())
-        .await
-        .unwrap();
-    let mut along = Vec::new();
-    let other = Arc::new(other);
-    for number in 10..20 {
-        let other = Arc::clone(&other);
-        along.push(tokio::spawn(async move {
-            other.deliver(&numbered(number), &attempt(1)).await
-        }));
-    }
-    for delivery in along {
         delivery.await.unwrap().unwrap();
     }
 }

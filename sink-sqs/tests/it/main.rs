@@ -7,6 +7,7 @@
 )]
 
 mod batch_bench;
+mod batch_owners;
 mod batching;
 mod bench;
 mod certificates;

@@ -228,6 +228,12 @@ impl Sink for ReferenceSink {
         ))
     }
 
+    fn flush(&self) {
+        if let Some(batcher) = &self.batcher {
+            batcher.flush();
+        }
+    }
+
     async fn drain(&self, deadline: Instant) -> DrainReport {
         if let Some(batcher) = &self.batcher {
             let (report, _) = tokio::join!(self.in_flight.drain(deadline), batcher.drain(deadline));

@@ -236,6 +236,10 @@ impl Sink for Acting {
         self.inner.guarantees()
     }
 
+    fn flush(&self) {
+        self.inner.flush();
+    }
+
     async fn drain(&self, deadline: Instant) -> DrainReport {
         self.inner.drain(deadline).await
     }

@@ -362,6 +362,10 @@ impl Sink for Eager {
         self.0.describe()
     }
 
+    fn flush(&self) {
+        self.0.flush();
+    }
+
     async fn drain(&self, deadline: Instant) -> DrainReport {
         self.0.drain(deadline).await
     }

@@ -171,6 +171,10 @@ impl Sink for Patched {
         }
     }
 
+    fn flush(&self) {
+        self.inner.flush();
+    }
+
     async fn drain(&self, deadline: Instant) -> DrainReport {
         match &self.drain {
             Some(drain) => drain(Arc::clone(&self.inner), deadline).await,

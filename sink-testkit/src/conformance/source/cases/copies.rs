@@ -115,6 +115,10 @@ impl Sink for Publisher {
         self.inner.guarantees()
     }
 
+    fn flush(&self) {
+        self.inner.flush();
+    }
+
     async fn drain(&self, deadline: Instant) -> DrainReport {
         self.inner.drain(deadline).await
     }

@@ -40,6 +40,10 @@ impl Sink for Patched {
         self.inner.guarantees()
     }
 
+    fn flush(&self) {
+        self.inner.flush();
+    }
+
     async fn drain(&self, deadline: Instant) -> DrainReport {
         self.inner.drain(deadline).await
     }
