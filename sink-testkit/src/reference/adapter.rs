@@ -60,7 +60,7 @@ impl ReferenceAdapter {
         let mut profile = Profile::new(mode, guarantees);
         profile.clock = Clock::Paused;
         if mode == BARE {
-            return profile.with_capabilities([Capability::RefusesControlCharacters]);
+            return profile;
         }
         profile = profile.with_capabilities([
             Capability::RefusesControlCharacters,
@@ -113,8 +113,9 @@ impl ReferenceAdapter {
     /// The modes, from the one that promises the most to those that promise little:
     /// `fair-batched` names the tenant of each message and keeps no order,
     /// `not-durable` answers before the broker has confirmed, `text-only` has a destination
-    /// that takes only ASCII beside its messages and one request at a time, and `bare` gives no receipts, describes
-    /// nothing and has a fixture that plays no faults.
+    /// that takes only ASCII beside its messages and one request at a time, and `bare` has one
+    /// that takes every character, gives no receipts, describes nothing and has a fixture that
+    /// plays no faults.
     pub const MODES: [&str; 8] = [
         "ordered-batched",
         "ordered-single",
@@ -218,6 +219,7 @@ impl ReferenceFixture {
                 options["serial"] = true.into();
             }
             FAIR => options["fair"] = true.into(),
+            BARE => options["control_characters"] = true.into(),
             _ => {}
         }
         options
@@ -247,6 +249,7 @@ impl SinkFixture for ReferenceFixture {
         let destination = self.destination(name);
         match &*self.mode {
             TEXT_ONLY => self.broker().create_ascii_only(destination.name(), bytes),
+            BARE => self.broker().create_of_any_text(destination.name(), bytes),
             _ => self.broker().create(destination.name(), bytes),
         }
         Ok(destination)

@@ -68,7 +68,18 @@ struct Topic {
     messages: Vec<StoredMessage>,
     repeats: HashMap<String, (Duration, StoredEntry)>,
     max_bytes: usize,
-    is_ascii_only: bool,
+    alphabet: Alphabet,
+}
+
+/// What a destination takes as the value of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alphabet {
+    /// Every character.
+    Any,
+    /// Every character that is no control character.
+    Text,
+    /// ASCII that is no control character.
+    Ascii,
 }
 
 impl Broker {
@@ -92,20 +103,25 @@ impl Broker {
 
     /// Creates a destination that takes messages of at most `max_bytes`.
     pub fn create(&self, name: &str, max_bytes: usize) {
-        self.create_with(name, max_bytes, false);
+        self.create_with(name, max_bytes, Alphabet::Text);
+    }
+
+    /// Creates a destination that takes control characters in attributes too.
+    pub fn create_of_any_text(&self, name: &str, max_bytes: usize) {
+        self.create_with(name, max_bytes, Alphabet::Any);
     }
 
     /// Creates a destination that takes only ASCII in attributes.
     pub fn create_ascii_only(&self, name: &str, max_bytes: usize) {
-        self.create_with(name, max_bytes, true);
+        self.create_with(name, max_bytes, Alphabet::Ascii);
     }
 
-    fn create_with(&self, name: &str, max_bytes: usize, is_ascii_only: bool) {
+    fn create_with(&self, name: &str, max_bytes: usize, alphabet: Alphabet) {
         let topic = Topic {
             messages: Vec::new(),
             repeats: HashMap::new(),
             max_bytes: max_bytes.min(MAX_BYTES),
-            is_ascii_only,
+            alphabet,
         };
         self.state().topics.insert(name.to_owned(), topic);
     }
@@ -320,10 +336,10 @@ impl Topic {
             return Some(("TooManyAttributes", format!("over {MAX_ATTRIBUTES}")));
         }
         let values = || entry.attributes.iter().map(|(_, value)| value);
-        if values().any(|value| !is_text(value)) {
+        if self.alphabet != Alphabet::Any && values().any(|value| !is_text(value)) {
             return Some(("InvalidAttribute", "a control character".to_owned()));
         }
-        if self.is_ascii_only && values().any(|value| !value.is_ascii()) {
+        if self.alphabet == Alphabet::Ascii && values().any(|value| !value.is_ascii()) {
             return Some(("InvalidAttribute", "not ASCII".to_owned()));
         }
         let is_ordered = is_ordered(name);
@@ -363,7 +379,7 @@ pub(super) fn is_key(key: &str) -> bool {
     (1..=128).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whether the broker takes this as the value of an attribute.
+/// Whether this is text without control characters.
 pub(super) fn is_text(value: &[u8]) -> bool {
     std::str::from_utf8(value).is_ok_and(|text| !text.chars().any(char::is_control))
 }

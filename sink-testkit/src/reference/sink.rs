@@ -69,7 +69,10 @@ impl ReferenceSink {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), Bytes::from(value.into_owned())))
             .collect();
-        if let Some((name, _)) = attributes.iter().find(|(_, value)| !is_text(value)) {
+        let mut names = attributes.iter();
+        if !self.config.control_characters
+            && let Some((name, _)) = names.find(|(_, value)| !is_text(value))
+        {
             return Err(SinkError::permanent(
                 "InvalidAttribute",
                 format!("the attribute {name} holds a control character"),
