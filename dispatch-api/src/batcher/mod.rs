@@ -206,12 +206,16 @@ impl<S: BatchSender> Batcher<S> {
             Ok(ticket) => ticket,
             Err(full) => return Ok(Err(full)),
         };
-        if !state.driven {
-            state.driven = true;
-            driver::start(Arc::clone(&self.shared));
-        } else if state.queue.has_news() {
-            self.shared.wake.notify_one();
+        if state.driven {
+            if state.queue.has_news() {
+                self.shared.wake.notify_one();
+            }
+            return Ok(Ok(ticket));
         }
+        state.driven = true;
+        // Without a runtime the task is dropped at once, and takes the lock to clean up.
+        drop(state);
+        driver::start(Arc::clone(&self.shared));
         Ok(Ok(ticket))
     }
 
