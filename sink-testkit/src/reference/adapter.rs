@@ -9,7 +9,7 @@ use dispatch_api::{ErrorClass, Guarantees, HostServices, Ordering, Outcome, Sink
 use serde_json::{Value, json};
 
 use super::broker::{
-    Broker, DEDUP_WINDOW, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
+    Broker, DEDUP_WINDOW, HOST, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
 };
 use super::mutants::Mutant;
 use super::plugin::{WORLD, World};
@@ -67,6 +67,7 @@ impl ReferenceAdapter {
             Capability::Telemetry,
             Capability::Description,
             Capability::Conflicts,
+            Capability::ServerAddress,
         ]);
         if mode == NOT_DURABLE {
             return profile.with_faults([FaultKind::Requests]);
@@ -271,6 +272,17 @@ impl SinkFixture for ReferenceFixture {
     fn other_credentials(&self, destination: &Destination) -> Option<(Value, String)> {
         let (key_id, _) = KEYS[1];
         Some((self.options_of(destination, 1), key_id.to_owned()))
+    }
+
+    fn with_userinfo(
+        &self,
+        destination: &Destination,
+        user: &str,
+        password: &str,
+    ) -> Option<Value> {
+        let mut options = self.options(destination);
+        options["link"] = json!({"host": format!("{user}:{password}@{HOST}")});
+        Some(options)
     }
 
     fn sourced(&self, destination: &Destination) -> Option<Value> {

@@ -26,13 +26,15 @@ pub(super) const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 /// Where the broker listens.
 pub(super) const HOST: &str = "memory.internal";
 /// Who may send, with what secret.
-pub(super) const KEYS: [(&str, &str); 6] = [
+pub(super) const KEYS: [(&str, &str); 8] = [
     ("key-harbor", "harbor-s3cret-7f2c9d41aa"),
     ("key-depot", "depot-s3cret-b60e88d2c1"),
     ("key-stranger", "stranger-s3cret-19ce34f07b"),
     ("key-quay-1", "quay-s3cret-58a1f0b3c7"),
     ("key-quay-2", "quay-s3cret-e90d4c12ab"),
     ("key-quay-3", "quay-s3cret-07b6d83f5e"),
+    ("key-quay-4", "quay-s3cret-c1e7952ad8"),
+    ("key-quay-5", "quay-s3cret-3f80b46e91"),
 ];
 /// The first of the keys that the vault has, one after the other.
 const FIRST_OF_VAULT: usize = 3;

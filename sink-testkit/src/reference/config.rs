@@ -173,6 +173,10 @@ impl ReferenceConfig {
             None => HOST.to_owned(),
             host => check.required("link.host", host),
         };
+        if host.contains('@') {
+            let text = "holds credentials: set them as key_id and secret";
+            check.problems.add("link.host", text);
+        }
         if raw.inline_max_bytes.is_some() && inline_max_bytes.get() > max_message_bytes.get() {
             check.problems.add(
                 "inline_max_bytes",

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dispatch_api::{
     Admission, Answer, BatchEntry, BatchSender, Batcher, DeliveryContext, Description, DrainReport,
     Envelope, Flush, Guarantees, HostServices, InFlight, Message, Ordering, Outcome,
-    RETRY_AFTER_CEILING, Receipt, Reconciliation, Sink, SinkError, throttle_after,
+    RETRY_AFTER_CEILING, Receipt, Reconciliation, Sink, SinkError, tell_contained, throttle_after,
 };
 use metrics::counter;
 use tokio::sync::Semaphore;
@@ -318,7 +318,12 @@ impl Sender {
             }
             Ok(Ok(reply)) => self.answers(&reply, &entries),
         };
-        for answer in &answers {
+        tell_contained(|| self.count(operation, &answers));
+        answers
+    }
+
+    fn count(&self, operation: &'static str, answers: &[Answer]) {
+        for answer in answers {
             let code = answer.as_ref().map_or_else(SinkError::code, |_| "");
             counter!(
                 "messaging_client_sent_messages_total",
@@ -329,7 +334,6 @@ impl Sender {
             )
             .increment(1);
         }
-        answers
     }
 
     fn answers(&self, reply: &Reply, entries: &[Entry]) -> Vec<Answer> {

@@ -1,6 +1,6 @@
 //! Mutants of fields and metadata.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use dispatch_api::{Origin, Verification};
@@ -128,6 +128,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     envelope.clone().with_content_type(tidy)
                 }
                 None => envelope,
+            })
+        }),
+    ),
+    Mutant::new(
+        "StickyOrigin",
+        "keeps the origin of one delivery for those after it",
+        "fields_of_one_delivery_do_not_stick",
+        "the field instance of the delivery after it",
+        Seam::Sink(|inner, _| {
+            let kept: Mutex<Option<Origin>> = Mutex::default();
+            delivering(inner, move |inner, envelope, ctx| {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                *kept = ctx.origin().cloned().or(kept.take());
+                let ctx = match &*kept {
+                    Some(origin) => ctx.with_origin(origin.clone()),
+                    None => ctx,
+                };
+                Box::pin(async move { inner.deliver(&envelope, &ctx).await })
             })
         }),
     ),
