@@ -57,10 +57,12 @@ fn main() -> ExitCode {
             good_histories_pass,
             bad_histories_fail_for_what_is_wrong_with_them,
             a_duplicate_does_not_hide_a_loss,
+            what_is_unknown_and_arrives_is_recovered,
             what_is_no_message_is_an_error;
         kills:
             a_fixture_that_cannot_be_built_is_no_kill,
             a_destination_that_cannot_be_created_is_no_kill,
+            a_fixture_that_names_no_secret_is_no_kill,
             a_panic_in_a_case_is_no_kill,
             a_fixture_that_hangs_is_no_kill,
             a_sink_that_never_answers_hangs_at_a_named_step,
