@@ -49,7 +49,7 @@ pub use crate::settle::{
     Source, SourceError, SourceExt, Stop, Subscription, SubscriptionPlan,
 };
 pub use crate::sink::{
-    Admission, Description, Guarantees, Ordering, Receipt, Sink, deliver_contained,
+    Admission, Description, Guarantees, Ordering, Receipt, Sink, deliver_contained, tell_contained,
 };
 pub use crate::sparse::SparseLog;
 

@@ -285,5 +285,13 @@ pub async fn deliver_contained(
         })
 }
 
+/// Runs what only tells of a delivery, such as a count of it, and keeps a panic of whoever
+/// listens, such as a recorder of metrics, from the delivery: what the broker answered stays
+/// the answer.
+pub fn tell_contained(tell: impl FnOnce()) {
+    // What a panic leaves behind is the listener's.
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(tell));
+}
+
 /// Compiles only while a sink can be a trait object.
 fn _sink_is_object_safe(_: Box<dyn Sink>) {}

@@ -57,6 +57,27 @@ impl BatchSender for Through {
     }
 }
 
+#[test]
+fn a_submission_without_a_runtime_panics_and_the_next_within_one_is_sent() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let bench = runtime.block_on(async { Bench::new(0, BatchSettings::default()) });
+    let submit = |text: &str| {
+        let entry = BatchEntry::new("acme", text.len(), text.to_owned());
+        bench
+            .batcher
+            .submit(entry, |_| unreachable!("there is room"))
+    };
+    let without = std::panic::AssertUnwindSafe(|| submit("lost").now_or_never());
+    assert!(std::panic::catch_unwind(without).is_err());
+    assert_eq!(bench.batcher.load(), (0, 0));
+    let answer = runtime.block_on(submit("sent"));
+    assert_eq!(answer.unwrap().provider_id.as_deref(), Some("sent"));
+}
+
 struct Bench {
     recorder: Arc<Recorder>,
     batcher: Arc<Batcher<Through>>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[cfg(feature = "default-chain")]
 use dispatch_api::SinkError;
-use dispatch_api::{Answer, Flush, SparseLog};
+use dispatch_api::{Answer, Flush, SparseLog, tell_contained};
 use metrics::{SharedString, counter, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
@@ -65,16 +65,18 @@ impl Telemetry {
             None => "",
         };
         self.request_took(operation, took, error, span);
-        for (code, count) in by_code {
-            counter!(
-                "messaging_client_sent_messages_total",
-                "messaging_system" => SYSTEM,
-                "messaging_operation_name" => operation,
-                "messaging_destination_name" => self.queue.clone(),
-                "error_type" => code.to_owned(),
-            )
-            .increment(count);
-        }
+        tell_contained(|| {
+            for (code, count) in by_code {
+                counter!(
+                    "messaging_client_sent_messages_total",
+                    "messaging_system" => SYSTEM,
+                    "messaging_operation_name" => operation,
+                    "messaging_destination_name" => self.queue.clone(),
+                    "error_type" => code.to_owned(),
+                )
+                .increment(count);
+            }
+        });
     }
 
     /// A request was too long for the destination. Its messages go in shorter ones, and are
@@ -88,14 +90,16 @@ impl Telemetry {
         if !error.is_empty() {
             span.record("error.type", error);
         }
-        histogram!(
-            "messaging_client_operation_duration_seconds",
-            "messaging_system" => SYSTEM,
-            "messaging_operation_name" => operation,
-            "messaging_destination_name" => self.queue.clone(),
-            "error_type" => error.to_owned(),
-        )
-        .record(took.as_secs_f64());
+        tell_contained(|| {
+            histogram!(
+                "messaging_client_operation_duration_seconds",
+                "messaging_system" => SYSTEM,
+                "messaging_operation_name" => operation,
+                "messaging_destination_name" => self.queue.clone(),
+                "error_type" => error.to_owned(),
+            )
+            .record(took.as_secs_f64());
+        });
     }
 
     /// An answer names entries that were not in its request.
@@ -117,12 +121,14 @@ impl Telemetry {
             ("queue", self.queue.clone()),
             ("reason", SharedString::const_str(flush.reason.as_str())),
         ];
-        histogram!("ankusa_sqs_batch_entries", &labels).record(as_f64(entries));
-        histogram!("ankusa_sqs_batch_bytes", &labels).record(as_f64(flush.bytes));
-        histogram!("ankusa_sqs_batch_wait_seconds", &labels).record(flush.waited.as_secs_f64());
+        tell_contained(|| {
+            histogram!("ankusa_sqs_batch_entries", &labels).record(as_f64(entries));
+            histogram!("ankusa_sqs_batch_bytes", &labels).record(as_f64(flush.bytes));
+            histogram!("ankusa_sqs_batch_wait_seconds", &labels).record(flush.waited.as_secs_f64());
+        });
     }
 
-    /// What the batcher holds changed.
+    /// What the batcher holds changed. It keeps a panic of this to itself.
     pub(crate) fn load_changed(&self, entries: usize, requests: usize) {
         gauge!("ankusa_sqs_unanswered_messages", "queue" => self.queue.clone())
             .set(as_f64(entries));
@@ -135,7 +141,9 @@ impl Telemetry {
 #[cfg(feature = "default-chain")]
 pub(crate) fn credentials_refreshed(error: Option<&SinkError>) {
     let error = error.map_or(String::new(), |error| error.code().to_owned());
-    counter!("ankusa_sqs_credential_refreshes_total", "error_type" => error).increment(1);
+    tell_contained(|| {
+        counter!("ankusa_sqs_credential_refreshes_total", "error_type" => error).increment(1);
+    });
 }
 
 /// Metrics are floating point, and exact up to 2^53.

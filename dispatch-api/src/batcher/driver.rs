@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::queue::{Batch, Held, Next};
 use super::{Answer, BatchSender, Flush, Shared, Slot};
 use crate::error::{Outcome, SinkError};
+use crate::sink::tell_contained;
 
 /// Starts the task on the runtime of the caller.
 pub(super) fn start<S: BatchSender>(shared: Arc<Shared<S>>) {
@@ -63,7 +64,7 @@ fn tell_load<S: BatchSender>(shared: &Shared<S>) {
         let state = shared.state();
         (state.queue.unanswered().entries, state.queue.requests())
     };
-    shared.sender.load_changed(entries, requests);
+    tell_contained(|| shared.sender.load_changed(entries, requests));
 }
 
 /// Sends one request and hands out its answers, one to each entry.

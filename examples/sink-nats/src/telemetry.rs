@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dispatch_api::{Receipt, SinkError};
+use dispatch_api::{Receipt, SinkError, tell_contained};
 use metrics::{SharedString, counter, histogram};
 use tracing::Span;
 use tracing::field::Empty;
@@ -57,8 +57,10 @@ impl Telemetry {
             ("messaging_destination_name", self.subject.clone()),
             ("error_type", SharedString::from(error.to_owned())),
         ];
-        histogram!("messaging_client_operation_duration_seconds", &labels)
-            .record(took.as_secs_f64());
-        counter!("messaging_client_sent_messages_total", &labels).increment(1);
+        tell_contained(|| {
+            histogram!("messaging_client_operation_duration_seconds", &labels)
+                .record(took.as_secs_f64());
+            counter!("messaging_client_sent_messages_total", &labels).increment(1);
+        });
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dispatch_api::{ErrorChain, SinkError, SparseLog};
+use dispatch_api::{ErrorChain, SinkError, SparseLog, tell_contained};
 use metrics::{SharedString, counter, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
@@ -112,14 +112,16 @@ impl ConsumerTelemetry {
         if !code.is_empty() {
             span.record("error.type", code);
         }
-        histogram!(
-            "messaging_client_operation_duration_seconds",
-            "messaging_system" => SYSTEM,
-            "messaging_operation_name" => operation.name,
-            "messaging_destination_name" => self.queue.clone(),
-            "error_type" => code.to_owned(),
-        )
-        .record(took.as_secs_f64());
+        tell_contained(|| {
+            histogram!(
+                "messaging_client_operation_duration_seconds",
+                "messaging_system" => SYSTEM,
+                "messaging_operation_name" => operation.name,
+                "messaging_destination_name" => self.queue.clone(),
+                "error_type" => code.to_owned(),
+            )
+            .record(took.as_secs_f64());
+        });
     }
 
     /// Messages came; `code` is empty where they can be handled.
@@ -127,54 +129,66 @@ impl ConsumerTelemetry {
         if messages == 0 {
             return;
         }
-        counter!(
-            "messaging_client_consumed_messages_total",
-            "messaging_system" => SYSTEM,
-            "messaging_operation_name" => RECEIVE.name,
-            "messaging_destination_name" => self.queue.clone(),
-            "error_type" => code,
-        )
-        .increment(messages as u64);
+        tell_contained(|| {
+            counter!(
+                "messaging_client_consumed_messages_total",
+                "messaging_system" => SYSTEM,
+                "messaging_operation_name" => RECEIVE.name,
+                "messaging_destination_name" => self.queue.clone(),
+                "error_type" => code,
+            )
+            .increment(messages as u64);
+        });
     }
 
     /// A receive failed.
     pub(crate) fn receive_failed(&self, code: &str) {
-        counter!(
-            "ankusa_sqs_receive_errors_total",
-            "queue" => self.queue.clone(),
-            "error_type" => code.to_owned(),
-        )
-        .increment(1);
+        tell_contained(|| {
+            counter!(
+                "ankusa_sqs_receive_errors_total",
+                "queue" => self.queue.clone(),
+                "error_type" => code.to_owned(),
+            )
+            .increment(1);
+        });
     }
 
     /// A delivery was settled, or was not; `code` is empty where it was.
     pub(crate) fn settled(&self, settlement: &'static str, code: &str) {
-        counter!(
-            "ankusa_sqs_settlements_total",
-            "queue" => self.queue.clone(),
-            "settlement" => settlement,
-            "error_type" => code.to_owned(),
-        )
-        .increment(1);
+        tell_contained(|| {
+            counter!(
+                "ankusa_sqs_settlements_total",
+                "queue" => self.queue.clone(),
+                "settlement" => settlement,
+                "error_type" => code.to_owned(),
+            )
+            .increment(1);
+        });
     }
 
     /// The hold on a message was extended, or was not; `code` is empty where it was.
     pub(crate) fn extended(&self, code: &str) {
-        counter!(
-            "ankusa_sqs_extensions_total",
-            "queue" => self.queue.clone(),
-            "error_type" => code.to_owned(),
-        )
-        .increment(1);
+        tell_contained(|| {
+            counter!(
+                "ankusa_sqs_extensions_total",
+                "queue" => self.queue.clone(),
+                "error_type" => code.to_owned(),
+            )
+            .increment(1);
+        });
     }
 
     /// The hold on a message was lost.
     pub(crate) fn hold_lost(&self) {
-        counter!("ankusa_sqs_lost_holds_total", "queue" => self.queue.clone()).increment(1);
+        tell_contained(|| {
+            counter!("ankusa_sqs_lost_holds_total", "queue" => self.queue.clone()).increment(1);
+        });
     }
 
     /// How many messages are held.
     pub(crate) fn held(&self, messages: usize) {
-        gauge!("ankusa_sqs_held_messages", "queue" => self.queue.clone()).set(as_f64(messages));
+        tell_contained(|| {
+            gauge!("ankusa_sqs_held_messages", "queue" => self.queue.clone()).set(as_f64(messages));
+        });
     }
 }

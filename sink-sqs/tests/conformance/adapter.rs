@@ -71,6 +71,7 @@ fn profile(mode: &str) -> Profile {
             Capability::MovableClock,
             Capability::Telemetry,
             Capability::Description,
+            Capability::ServerAddress,
         ])
         .with_faults(FaultKind::ALL);
     profile.carries_empty_attributes = false;

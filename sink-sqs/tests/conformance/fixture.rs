@@ -184,6 +184,19 @@ impl SinkFixture for QueueFixture {
         Some((options, "AKIDDEPOT".to_owned()))
     }
 
+    fn with_userinfo(
+        &self,
+        destination: &Destination,
+        user: &str,
+        password: &str,
+    ) -> Option<Value> {
+        let mut options = self.options(destination);
+        let url = options["queue_url"].as_str()?;
+        let url = url.replacen("://", &format!("://{user}:{password}@"), 1);
+        options["queue_url"] = url.into();
+        Some(options)
+    }
+
     fn sourced(&self, destination: &Destination) -> Option<Value> {
         let mut options = self.options_without_keys(destination);
         options["profile"] = "depot".into();

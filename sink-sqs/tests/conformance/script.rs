@@ -60,7 +60,7 @@ impl Script {
             }
             Fault::WrongBodyDigest => sqs::Fault::damaged(Damage::BodyDigestWrong),
             Fault::WrongAttributesDigest => sqs::Fault::damaged(Damage::AttributeDigestWrong),
-            Fault::MissingDigests => sqs::Fault::damaged(Damage::BodyDigestMissing),
+            Fault::MissingDigests => sqs::Fault::damaged(Damage::DigestsMissing),
             Fault::Entries(entries) => entries_of(entries),
             Fault::ReversedResults => sqs::Fault::reversed(),
             Fault::ForeignResult => sqs::Fault::foreign_entry("nobodys"),

@@ -39,6 +39,16 @@ async fn a_missing_digest_of_the_attributes_is_accepted() {
 }
 
 #[tokio::test]
+async fn a_reply_without_any_digest_is_never_ok() {
+    let bench = Bench::faulty(Fault::damaged(Damage::DigestsMissing)).await;
+    let error = bench.deliver().await.unwrap_err();
+    assert_eq!(
+        parts(&error),
+        ("transient", Outcome::Unknown, "UnexpectedReply")
+    );
+}
+
+#[tokio::test]
 async fn a_missing_message_id_leaves_the_receipt_without_one() {
     let bench = Bench::faulty(Fault::damaged(Damage::MessageIdMissing)).await;
     assert_eq!(bench.deliver().await.unwrap().provider_id, None);

@@ -72,6 +72,15 @@ impl Case {
         }
     }
 
+    /// Whether a mode of this profile plays the inverse of the rule: a needed capability is not
+    /// declared, and every needed fault is.
+    #[must_use]
+    pub fn is_inverted(&self, profile: &Profile) -> bool {
+        self.inverse.is_some()
+            && self.needs.missing_fault(profile).is_none()
+            && self.needs.missing_capability(profile).is_some()
+    }
+
     /// Asks for capabilities.
     #[must_use]
     pub const fn needs_capabilities(mut self, capabilities: &'static [Capability]) -> Self {

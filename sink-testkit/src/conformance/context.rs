@@ -508,6 +508,12 @@ impl<'f> Context<'f> {
         self.history.borrow().judge(&observed, duplicates)
     }
 
+    /// How many distinct envelopes of unknown outcome are among these messages.
+    #[must_use]
+    pub fn recovered(&self, observed: &[StoredMessage]) -> usize {
+        self.history.borrow().recovered(observed)
+    }
+
     /// How many distinct envelopes were acknowledged so far.
     #[must_use]
     pub fn acknowledged(&self) -> usize {

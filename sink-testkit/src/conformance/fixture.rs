@@ -111,6 +111,17 @@ pub trait SinkFixture: Send + Sync {
         None
     }
 
+    /// The options with `user:password@` in the address of the server, with
+    /// [`Capability::ServerAddress`](super::Capability::ServerAddress).
+    fn with_userinfo(
+        &self,
+        _destination: &Destination,
+        _user: &str,
+        _password: &str,
+    ) -> Option<Value> {
+        None
+    }
+
     /// The options of a sink that finds its credentials in the fixture's source, with
     /// [`Capability::CredentialSource`](super::Capability::CredentialSource). The source has
     /// some from the beginning.

@@ -11,18 +11,28 @@ use super::fixture::StoredMessage;
 /// went away), acknowledged, refused (known not to be stored), unknown.
 ///
 /// Over what arrived: lost is acknowledged and not observed; phantom is observed and
-/// never attempted; leaked is observed and only refused; recovered is observed and
-/// unknown, which is fine; a duplicate is observed more often than the adapter declares.
+/// never attempted; leaked is observed and only refused; [recovered](Self::recovered) is
+/// observed and unknown, which is fine; a duplicate is observed more often than the adapter
+/// declares.
 #[derive(Debug, Default)]
 pub struct History {
     deliveries: BTreeMap<String, Fate>,
 }
 
+/// How many deliveries of one envelope are in each state.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     attempted: usize,
     acknowledged: usize,
     refused: usize,
+    unknown: usize,
+}
+
+impl Fate {
+    /// How many copies may be there: one for each delivery that was not refused.
+    fn may_be_stored(self) -> usize {
+        self.attempted + self.acknowledged + self.unknown
+    }
 }
 
 /// How often a message may be observed.
@@ -51,10 +61,12 @@ impl History {
     /// A delivery was answered.
     pub fn answered(&mut self, envelope_id: &str, answer: &Result<Receipt, SinkError>) {
         let fate = self.fate(envelope_id);
-        match answer {
+        // It is in one state at a time.
+        fate.attempted = fate.attempted.saturating_sub(1);
+        match answer.as_ref().map_err(SinkError::outcome) {
             Ok(_) => fate.acknowledged += 1,
-            Err(error) if error.outcome() == Outcome::NotStored => fate.refused += 1,
-            Err(_) => {}
+            Err(Outcome::NotStored) => fate.refused += 1,
+            Err(_) => fate.unknown += 1,
         }
     }
 
@@ -67,6 +79,15 @@ impl History {
     pub fn acknowledged(&self) -> usize {
         let fates = self.deliveries.values();
         fates.filter(|fate| fate.acknowledged > 0).count()
+    }
+
+    /// How many distinct envelopes arrived of which no delivery was acknowledged and one is
+    /// unknown.
+    #[must_use]
+    pub fn recovered(&self, observed: &[StoredMessage]) -> usize {
+        let observed: BTreeSet<String> = observed.iter().map(StoredMessage::envelope_id).collect();
+        self.ids(|id, fate| fate.acknowledged == 0 && fate.unknown > 0 && observed.contains(id))
+            .len()
     }
 
     /// Judges what arrived, by sets and counts and never by totals alone, so that a copy
@@ -109,7 +130,7 @@ impl History {
             "leaked refusal",
             "no message arrives whose every attempt was refused",
             self.ids(|id, fate| {
-                counts.contains_key(id) && fate.attempted > 0 && fate.refused == fate.attempted
+                counts.contains_key(id) && fate.refused > 0 && fate.may_be_stored() == 0
             }),
         )?;
         none(
@@ -123,7 +144,7 @@ impl History {
             self.ids(|id, fate| {
                 let allowed = match duplicates {
                     Duplicates::Forbidden => 1,
-                    Duplicates::OnePerAttempt => fate.attempted - fate.refused,
+                    Duplicates::OnePerAttempt => fate.may_be_stored(),
                 };
                 counts.get(id).is_some_and(|count| *count > allowed)
             }),

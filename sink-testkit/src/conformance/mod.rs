@@ -24,6 +24,7 @@ mod fixture;
 mod history;
 mod ledger;
 mod observe;
+mod panics;
 mod profile;
 mod run;
 mod runner;

@@ -175,6 +175,9 @@ pub enum Capability {
     ForbiddenDestination,
     /// The options hold credentials, and the destination records whose request it was.
     Credentials,
+    /// The options name a server, by an address that has room for credentials:
+    /// [`SinkFixture::with_userinfo`](super::SinkFixture::with_userinfo).
+    ServerAddress,
     /// The ordering key, or the group for fairness, is seen at the destination.
     Key,
     /// The source is a part of the key.
@@ -219,6 +222,7 @@ impl Capability {
             Self::CredentialSource => "a source of credentials",
             Self::ForbiddenDestination => "a forbidden destination",
             Self::Credentials => "credentials in the options",
+            Self::ServerAddress => "an address of the server in the options",
             Self::Key => "a key at the destination",
             Self::KeyOfSource => "a source in the key",
             Self::BoundedKey => "a bounded key",

@@ -9,7 +9,7 @@ use dispatch_api::{ErrorClass, Guarantees, HostServices, Ordering, Outcome, Sink
 use serde_json::{Value, json};
 
 use super::broker::{
-    Broker, DEDUP_WINDOW, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
+    Broker, DEDUP_WINDOW, HOST, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
 };
 use super::mutants::Mutant;
 use super::plugin::{WORLD, World};
@@ -60,13 +60,14 @@ impl ReferenceAdapter {
         let mut profile = Profile::new(mode, guarantees);
         profile.clock = Clock::Paused;
         if mode == BARE {
-            return profile.with_capabilities([Capability::RefusesControlCharacters]);
+            return profile;
         }
         profile = profile.with_capabilities([
             Capability::RefusesControlCharacters,
             Capability::Telemetry,
             Capability::Description,
             Capability::Conflicts,
+            Capability::ServerAddress,
         ]);
         if mode == NOT_DURABLE {
             return profile.with_faults([FaultKind::Requests]);
@@ -113,8 +114,9 @@ impl ReferenceAdapter {
     /// The modes, from the one that promises the most to those that promise little:
     /// `fair-batched` names the tenant of each message and keeps no order,
     /// `not-durable` answers before the broker has confirmed, `text-only` has a destination
-    /// that takes only ASCII beside its messages and one request at a time, and `bare` gives no receipts, describes
-    /// nothing and has a fixture that plays no faults.
+    /// that takes only ASCII beside its messages and one request at a time, and `bare` has one
+    /// that takes every character, gives no receipts, describes nothing and has a fixture that
+    /// plays no faults.
     pub const MODES: [&str; 8] = [
         "ordered-batched",
         "ordered-single",
@@ -218,6 +220,7 @@ impl ReferenceFixture {
                 options["serial"] = true.into();
             }
             FAIR => options["fair"] = true.into(),
+            BARE => options["control_characters"] = true.into(),
             _ => {}
         }
         options
@@ -247,6 +250,7 @@ impl SinkFixture for ReferenceFixture {
         let destination = self.destination(name);
         match &*self.mode {
             TEXT_ONLY => self.broker().create_ascii_only(destination.name(), bytes),
+            BARE => self.broker().create_of_any_text(destination.name(), bytes),
             _ => self.broker().create(destination.name(), bytes),
         }
         Ok(destination)
@@ -268,6 +272,17 @@ impl SinkFixture for ReferenceFixture {
     fn other_credentials(&self, destination: &Destination) -> Option<(Value, String)> {
         let (key_id, _) = KEYS[1];
         Some((self.options_of(destination, 1), key_id.to_owned()))
+    }
+
+    fn with_userinfo(
+        &self,
+        destination: &Destination,
+        user: &str,
+        password: &str,
+    ) -> Option<Value> {
+        let mut options = self.options(destination);
+        options["link"] = json!({"host": format!("{user}:{password}@{HOST}")});
+        Some(options)
     }
 
     fn sourced(&self, destination: &Destination) -> Option<Value> {

@@ -26,13 +26,15 @@ pub(super) const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 /// Where the broker listens.
 pub(super) const HOST: &str = "memory.internal";
 /// Who may send, with what secret.
-pub(super) const KEYS: [(&str, &str); 6] = [
+pub(super) const KEYS: [(&str, &str); 8] = [
     ("key-harbor", "harbor-s3cret-7f2c9d41aa"),
     ("key-depot", "depot-s3cret-b60e88d2c1"),
     ("key-stranger", "stranger-s3cret-19ce34f07b"),
     ("key-quay-1", "quay-s3cret-58a1f0b3c7"),
     ("key-quay-2", "quay-s3cret-e90d4c12ab"),
     ("key-quay-3", "quay-s3cret-07b6d83f5e"),
+    ("key-quay-4", "quay-s3cret-c1e7952ad8"),
+    ("key-quay-5", "quay-s3cret-3f80b46e91"),
 ];
 /// The first of the keys that the vault has, one after the other.
 const FIRST_OF_VAULT: usize = 3;
@@ -68,7 +70,18 @@ struct Topic {
     messages: Vec<StoredMessage>,
     repeats: HashMap<String, (Duration, StoredEntry)>,
     max_bytes: usize,
-    is_ascii_only: bool,
+    alphabet: Alphabet,
+}
+
+/// What a destination takes as the value of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alphabet {
+    /// Every character.
+    Any,
+    /// Every character that is no control character.
+    Text,
+    /// ASCII that is no control character.
+    Ascii,
 }
 
 impl Broker {
@@ -92,20 +105,25 @@ impl Broker {
 
     /// Creates a destination that takes messages of at most `max_bytes`.
     pub fn create(&self, name: &str, max_bytes: usize) {
-        self.create_with(name, max_bytes, false);
+        self.create_with(name, max_bytes, Alphabet::Text);
+    }
+
+    /// Creates a destination that takes control characters in attributes too.
+    pub fn create_of_any_text(&self, name: &str, max_bytes: usize) {
+        self.create_with(name, max_bytes, Alphabet::Any);
     }
 
     /// Creates a destination that takes only ASCII in attributes.
     pub fn create_ascii_only(&self, name: &str, max_bytes: usize) {
-        self.create_with(name, max_bytes, true);
+        self.create_with(name, max_bytes, Alphabet::Ascii);
     }
 
-    fn create_with(&self, name: &str, max_bytes: usize, is_ascii_only: bool) {
+    fn create_with(&self, name: &str, max_bytes: usize, alphabet: Alphabet) {
         let topic = Topic {
             messages: Vec::new(),
             repeats: HashMap::new(),
             max_bytes: max_bytes.min(MAX_BYTES),
-            is_ascii_only,
+            alphabet,
         };
         self.state().topics.insert(name.to_owned(), topic);
     }
@@ -320,10 +338,10 @@ impl Topic {
             return Some(("TooManyAttributes", format!("over {MAX_ATTRIBUTES}")));
         }
         let values = || entry.attributes.iter().map(|(_, value)| value);
-        if values().any(|value| !is_text(value)) {
+        if self.alphabet != Alphabet::Any && values().any(|value| !is_text(value)) {
             return Some(("InvalidAttribute", "a control character".to_owned()));
         }
-        if self.is_ascii_only && values().any(|value| !value.is_ascii()) {
+        if self.alphabet == Alphabet::Ascii && values().any(|value| !value.is_ascii()) {
             return Some(("InvalidAttribute", "not ASCII".to_owned()));
         }
         let is_ordered = is_ordered(name);
@@ -363,7 +381,7 @@ pub(super) fn is_key(key: &str) -> bool {
     (1..=128).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whether the broker takes this as the value of an attribute.
+/// Whether this is text without control characters.
 pub(super) fn is_text(value: &[u8]) -> bool {
     std::str::from_utf8(value).is_ok_and(|text| !text.chars().any(char::is_control))
 }

@@ -60,6 +60,8 @@ struct RawConfig {
     confirm: Option<bool>,
     /// Whether the destination takes only ASCII in attributes. Default false.
     ascii_attributes: Option<bool>,
+    /// Whether the destination takes control characters in attributes. Default false.
+    control_characters: Option<bool>,
     /// How long one delivery may take, in milliseconds. 1 to 300000, default 5000.
     #[schemars(range(min = 1, max = 300_000))]
     timeout_ms: Option<u64>,
@@ -108,6 +110,8 @@ pub struct ReferenceConfig {
     pub confirm: bool,
     /// Whether the destination takes only ASCII in attributes.
     pub ascii_attributes: bool,
+    /// Whether the destination takes control characters in attributes.
+    pub control_characters: bool,
     /// The time limit of one delivery.
     pub timeout: Duration,
     /// The broker's host.
@@ -169,6 +173,10 @@ impl ReferenceConfig {
             None => HOST.to_owned(),
             host => check.required("link.host", host),
         };
+        if host.contains('@') {
+            let text = "holds credentials: set them as key_id and secret";
+            check.problems.add("link.host", text);
+        }
         if raw.inline_max_bytes.is_some() && inline_max_bytes.get() > max_message_bytes.get() {
             check.problems.add(
                 "inline_max_bytes",
@@ -202,6 +210,7 @@ impl ReferenceConfig {
             max_message_bytes: max_message_bytes.get(),
             confirm,
             ascii_attributes: raw.ascii_attributes.unwrap_or(false),
+            control_characters: raw.control_characters.unwrap_or(false),
             timeout: Duration::from_millis(timeout.min(of_request)),
             host,
         };

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dispatch_api::{
     Admission, Answer, BatchEntry, BatchSender, Batcher, DeliveryContext, Description, DrainReport,
     Envelope, Flush, Guarantees, HostServices, InFlight, Message, Ordering, Outcome,
-    RETRY_AFTER_CEILING, Receipt, Reconciliation, Sink, SinkError, throttle_after,
+    RETRY_AFTER_CEILING, Receipt, Reconciliation, Sink, SinkError, tell_contained, throttle_after,
 };
 use metrics::counter;
 use tokio::sync::Semaphore;
@@ -69,7 +69,10 @@ impl ReferenceSink {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), Bytes::from(value.into_owned())))
             .collect();
-        if let Some((name, _)) = attributes.iter().find(|(_, value)| !is_text(value)) {
+        let mut names = attributes.iter();
+        if !self.config.control_characters
+            && let Some((name, _)) = names.find(|(_, value)| !is_text(value))
+        {
             return Err(SinkError::permanent(
                 "InvalidAttribute",
                 format!("the attribute {name} holds a control character"),
@@ -321,7 +324,12 @@ impl Sender {
             }
             Ok(Ok(reply)) => self.answers(&reply, &entries),
         };
-        for answer in &answers {
+        tell_contained(|| self.count(operation, &answers));
+        answers
+    }
+
+    fn count(&self, operation: &'static str, answers: &[Answer]) {
+        for answer in answers {
             let code = answer.as_ref().map_or_else(SinkError::code, |_| "");
             counter!(
                 "messaging_client_sent_messages_total",
@@ -332,7 +340,6 @@ impl Sender {
             )
             .increment(1);
         }
-        answers
     }
 
     fn answers(&self, reply: &Reply, entries: &[Entry]) -> Vec<Answer> {

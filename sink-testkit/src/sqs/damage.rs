@@ -14,6 +14,8 @@ pub enum Damage {
     BodyDigestMissing,
     /// The digest of the body is that of another.
     BodyDigestWrong,
+    /// Every digest is left out: of the body, of the attributes, of the system attributes.
+    DigestsMissing,
     /// `MessageId` is left out.
     MessageIdMissing,
     /// `ReceiptHandle` is left out.
@@ -31,6 +33,7 @@ impl Damage {
     pub(crate) fn apply_to_result(self, members: &mut Map<String, Value>) {
         const BODY: [&str; 2] = ["MD5OfMessageBody", "MD5OfBody"];
         const ATTRIBUTES: &str = "MD5OfMessageAttributes";
+        const SYSTEM_ATTRIBUTES: &str = "MD5OfMessageSystemAttributes";
         match self {
             Self::AttributeDigestMissing => {
                 members.remove(ATTRIBUTES);
@@ -48,6 +51,11 @@ impl Damage {
                     if let Some(digest) = members.get_mut(name) {
                         *digest = WRONG.into();
                     }
+                }
+            }
+            Self::DigestsMissing => {
+                for name in BODY.into_iter().chain([ATTRIBUTES, SYSTEM_ATTRIBUTES]) {
+                    members.remove(name);
                 }
             }
             Self::MessageIdMissing => {

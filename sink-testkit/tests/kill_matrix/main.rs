@@ -24,7 +24,7 @@ macro_rules! suite {
             use $run as run;
 
             use crate::SEED;
-            use crate::matrix::{Entry, check_honest, check_kills, check_names};
+            use crate::matrix::{Entry, check_honest, check_inverses, check_kills, check_names};
 
             type Reference = $reference;
 
@@ -39,6 +39,20 @@ macro_rules! suite {
             #[test]
             fn every_case_is_for_a_mutant_and_every_mutant_is_for_a_case() {
                 check_names(&entries(), &ids());
+            }
+
+            #[test]
+            fn a_case_with_an_inverse_is_for_a_mutant_on_either_side() {
+                let mutants: Vec<_> = $mutants().collect();
+                let cases = all_cases();
+                let with_inverse = cases.iter().filter(|case| case.inverse.is_some());
+                let with_inverse: Vec<_> = with_inverse.map(|case| case.id).collect();
+                assert!(!with_inverse.is_empty());
+                check_inverses(&entries(), &with_inverse, &|place| {
+                    let mutant = mutants[place];
+                    let case = cases.iter().find(|case| case.id == mutant.case).unwrap();
+                    case.is_inverted(&Reference::profile(mutant.mode))
+                });
             }
 
             #[test]

@@ -48,6 +48,29 @@ pub(crate) fn check_names(entries: &[Entry], ids: &[&'static str]) {
     assert_eq!(names.len(), entries.len(), "two mutants have one name");
 }
 
+/// A case with an inverse is two rules: each has a mutant of its own, in a mode that declares
+/// what the case needs and in one that does not. `is_inverted` says what the mode of the mutant
+/// at this place plays of its case.
+pub(crate) fn check_inverses(
+    entries: &[Entry],
+    with_inverse: &[&'static str],
+    is_inverted: &dyn Fn(usize) -> bool,
+) {
+    let of = |inverted: bool| -> BTreeSet<&str> {
+        let places = 0..entries.len();
+        let these = places.filter(|place| is_inverted(*place) == inverted);
+        these.map(|place| entries[place].case).collect()
+    };
+    let wanted: BTreeSet<&str> = with_inverse.iter().copied().collect();
+    for (mutants, whose) in [(of(false), "the rule"), (of(true), "the inverse")] {
+        let without: Vec<&&str> = wanted.difference(&mutants).collect();
+        assert!(
+            without.is_empty(),
+            "no mutant breaks {whose} of {without:?}"
+        );
+    }
+}
+
 /// Each mutant is killed by its case with its words, and the matrix is as checked in.
 pub(crate) fn check_kills(path: &Path, entries: &[Entry], cases: &[&'static str], play: Play<'_>) {
     let wanted = std::env::var("MUTANT").ok();

@@ -11,6 +11,7 @@ use crate::ledger::ledger;
 use crate::process::run;
 
 const README: &str = "README.md";
+const LEFT_OUT: &str = "docs/left-out.md";
 const MATRIX: &str = "tests/kill_matrix.txt";
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -105,5 +106,19 @@ pub(crate) fn every_file_that_a_document_links_to_is_there() {
         for file in files {
             assert!(file.exists(), "{document}: no {}", file.display());
         }
+    }
+}
+
+/// What stands in the last column of a table, in its own spelling.
+pub(crate) fn every_test_that_stands_in_for_a_case_is_there() {
+    let text = read(LEFT_OUT);
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    let last = rows.filter_map(|row| row.trim_end_matches(" |").rsplit("| ").next());
+    let named = last.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let named: Vec<&str> = named.collect();
+    assert!(named.len() > 5, "{named:?}");
+    for path in named {
+        let path = Path::new(ROOT).join("..").join(path);
+        assert!(path.exists(), "no {}", path.display());
     }
 }

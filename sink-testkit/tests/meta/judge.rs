@@ -32,6 +32,14 @@ fn stored(number: u8) -> StoredMessage {
 
 /// Judges attempts over the numbers that arrived; `ok`, or at which step it fails.
 fn judged(attempts: &[(u8, Became)], arrived: &[u8], duplicates: Duplicates) -> String {
+    let arrived: Vec<StoredMessage> = arrived.iter().map(|number| stored(*number)).collect();
+    match history(attempts).judge(&arrived, duplicates) {
+        Ok(()) => "ok".to_owned(),
+        Err(failure) => failure.step().to_owned(),
+    }
+}
+
+fn history(attempts: &[(u8, Became)]) -> History {
     let mut history = History::new();
     for (number, became) in attempts {
         let id = id(*number).to_string();
@@ -44,11 +52,7 @@ fn judged(attempts: &[(u8, Became)], arrived: &[u8], duplicates: Duplicates) -> 
             Unanswered => {}
         }
     }
-    let arrived: Vec<StoredMessage> = arrived.iter().map(|number| stored(*number)).collect();
-    match history.judge(&arrived, duplicates) {
-        Ok(()) => "ok".to_owned(),
-        Err(failure) => failure.step().to_owned(),
-    }
+    history
 }
 
 type Row = (&'static [(u8, Became)], &'static [u8], Duplicates);
@@ -114,6 +118,21 @@ pub(crate) fn a_duplicate_does_not_hide_a_loss() {
     // As many arrive as were acknowledged.
     let attempts = [(1, Acknowledged), (2, Acknowledged), (2, Unknown)];
     assert_eq!(judged(&attempts, &[2, 2], OnePerAttempt), "lost");
+}
+
+pub(crate) fn what_is_unknown_and_arrives_is_recovered() {
+    let recovered = |attempts: &[(u8, Became)], arrived: &[u8]| {
+        let arrived: Vec<StoredMessage> = arrived.iter().map(|number| stored(*number)).collect();
+        history(attempts).recovered(&arrived)
+    };
+    assert_eq!(recovered(&[(1, Unknown)], &[1]), 1);
+    assert_eq!(recovered(&[(1, Unknown), (1, Unknown)], &[1, 1]), 1);
+    assert_eq!(recovered(&[(1, Refused), (1, Unknown)], &[1]), 1);
+    assert_eq!(recovered(&[(1, Unknown)], &[]), 0);
+    // Neither a success, nor what nobody waited for, nor what leaked was in doubt.
+    assert_eq!(recovered(&[(1, Unknown), (1, Acknowledged)], &[1]), 0);
+    assert_eq!(recovered(&[(1, Unanswered)], &[1]), 0);
+    assert_eq!(recovered(&[(1, Refused)], &[1]), 0);
 }
 
 pub(crate) fn what_is_no_message_is_an_error() {

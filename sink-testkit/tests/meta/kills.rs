@@ -46,6 +46,15 @@ pub(crate) fn a_destination_that_cannot_be_created_is_no_kill() {
     );
 }
 
+pub(crate) fn a_fixture_that_names_no_secret_is_no_kill() {
+    let report = play(Does::NamesNoSecret, &case("secrets_are_not_in_debug"));
+    is_no_kill(
+        &report,
+        "kit: Debug of a new sink: expected the fixture does its part; observed it names nothing \
+         to look for",
+    );
+}
+
 pub(crate) fn a_panic_in_a_case_is_no_kill() {
     let panics = own_case(|_| Box::pin(async { panic!("a bug of the case") }));
     is_no_kill(

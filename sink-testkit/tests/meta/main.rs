@@ -10,6 +10,7 @@
     reason = "a test that cannot go on stops here"
 )]
 
+mod crowded;
 mod documents;
 mod guides;
 mod judge;
@@ -20,6 +21,7 @@ mod parallel;
 mod process;
 mod seeds;
 mod subject;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -42,11 +44,15 @@ fn main() -> ExitCode {
         return process::play(&subject);
     }
     let tests = tests! {
+        crowded:
+            a_backend_that_is_dirty_changes_no_verdict_and_is_left_as_it_was,
+            a_fixture_is_gone_however_its_case_ends;
         documents:
             the_readme_counts_the_cases_of_every_group,
             the_readme_shows_what_the_runner_prints,
             the_readme_shows_a_mutant_of_the_kill_matrix,
-            every_file_that_a_document_links_to_is_there;
+            every_file_that_a_document_links_to_is_there,
+            every_test_that_stands_in_for_a_case_is_there;
         guides:
             the_guide_of_sinks_begins_with_all_that_is_needed_in_thirty_lines,
             the_guide_of_sources_begins_with_all_that_is_needed_in_thirty_lines,
@@ -58,10 +64,12 @@ fn main() -> ExitCode {
             good_histories_pass,
             bad_histories_fail_for_what_is_wrong_with_them,
             a_duplicate_does_not_hide_a_loss,
+            what_is_unknown_and_arrives_is_recovered,
             what_is_no_message_is_an_error;
         kills:
             a_fixture_that_cannot_be_built_is_no_kill,
             a_destination_that_cannot_be_created_is_no_kill,
+            a_fixture_that_names_no_secret_is_no_kill,
             a_panic_in_a_case_is_no_kill,
             a_fixture_that_hangs_is_no_kill,
             a_sink_that_never_answers_hangs_at_a_named_step,
@@ -101,6 +109,11 @@ fn main() -> ExitCode {
             a_seed_gives_the_same_random_numbers,
             a_failure_prints_its_seed_and_fails_alike_with_it,
             a_seed_that_is_no_number_is_refused;
+        workspace:
+            every_sink_of_the_workspace_has_a_suite,
+            every_source_of_the_workspace_has_a_suite,
+            every_ledger_is_one_that_a_suite_compares,
+            every_ledger_has_a_row_for_every_case_and_no_other;
     };
     libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }

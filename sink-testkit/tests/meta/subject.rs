@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use dispatch_api::{
-    DeliveryContext, DrainReport, Envelope, Guarantees, Outcome, Receipt, Sink, SinkError,
-    SinkPlugin,
+    DeliveryContext, DrainReport, Envelope, Guarantees, HostServices, Outcome, Receipt, Sink,
+    SinkError, SinkPlugin,
 };
 use serde_json::Value;
 use sink_testkit::conformance::{
@@ -28,6 +28,7 @@ pub(crate) enum Does {
     FailsToBuildItsFixture,
     FailsToCreateDestinations,
     HangsInItsFixture,
+    NamesNoSecret,
     CannotRun,
     HasNoModes,
     Diverges(&'static str),
@@ -74,10 +75,10 @@ impl Adapter for Subject {
         }
         let inner = self.inner.fixture(profile).await?;
         match self.does {
-            Does::FailsToCreateDestinations | Does::HangsInItsFixture => Ok(Box::new(Fixture {
-                inner,
-                does: self.does,
-            })),
+            Does::FailsToCreateDestinations | Does::HangsInItsFixture | Does::NamesNoSecret => {
+                let does = self.does;
+                Ok(Box::new(Fixture { inner, does }))
+            }
             _ => Ok(inner),
         }
     }
@@ -113,6 +114,10 @@ struct Fixture {
 impl SinkFixture for Fixture {
     fn plugin(&self) -> &'static SinkPlugin {
         self.inner.plugin()
+    }
+
+    fn services(&self) -> HostServices {
+        self.inner.services()
     }
 
     async fn create(&self, name: &str) -> Result<Destination, FixtureError> {

@@ -395,6 +395,9 @@ async fn digests_and_ids_can_be_wrong_missing_or_joined_by_members_nobody_knows(
         play(Damage::AttributeDigestMissing).await["MD5OfMessageAttributes"],
         Value::Null
     );
+    let without = play(Damage::DigestsMissing).await;
+    let members: Vec<&String> = without.as_object().unwrap().keys().collect();
+    assert_eq!(members, ["MessageId"]);
     assert_eq!(
         play(Damage::MessageIdMissing).await["MessageId"],
         Value::Null

@@ -21,6 +21,7 @@ use super::settings::ConsumerSettings;
 use crate::error::ErrorClass;
 use crate::retry::exponential;
 use crate::settle::{Delivery, Received, SettleError, Settlement, SourceError, Subscription};
+use crate::sink::tell_contained;
 
 /// What an operator has to change is asked for less often.
 const CONFIG_FACTOR: u32 = 5;
@@ -438,5 +439,5 @@ async fn settle(
 
 /// An observer's panic is its own affair.
 fn tell(observer: &dyn Observer, what: impl FnOnce(&dyn Observer)) {
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| what(observer)));
+    tell_contained(|| what(observer));
 }

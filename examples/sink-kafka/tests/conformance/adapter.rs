@@ -103,6 +103,7 @@ pub(crate) fn anywhere(mode: &str) -> Profile {
         Capability::OwnBounds,
         Capability::Telemetry,
         Capability::Description,
+        Capability::ServerAddress,
     ])
 }
 

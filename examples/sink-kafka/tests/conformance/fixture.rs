@@ -139,6 +139,19 @@ impl SinkFixture for TopicFixture {
         Some((self.options_of(destination, DEPOT), user.to_owned()))
     }
 
+    fn with_userinfo(
+        &self,
+        destination: &Destination,
+        user: &str,
+        password: &str,
+    ) -> Option<Value> {
+        let mut options = self.options(destination);
+        for broker in options["brokers"].as_array_mut()? {
+            *broker = format!("{user}:{password}@{}", broker.as_str()?).into();
+        }
+        Some(options)
+    }
+
     fn secrets(&self, _destination: &Destination) -> Vec<String> {
         let (_, password) = HARBOR;
         vec![password.to_owned()]

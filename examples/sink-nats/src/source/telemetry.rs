@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatch_api::SparseLog;
+use dispatch_api::{SparseLog, tell_contained};
 use metrics::{Label, SharedString, counter};
 
 /// Tells of the messages of one consumer.
@@ -37,14 +37,18 @@ impl SourceTelemetry {
             Label::from_static_parts("error_type", code),
         ];
         labels.extend(self.labels());
-        counter!("messaging_client_consumed_messages_total", labels).increment(messages as u64);
+        tell_contained(|| {
+            counter!("messaging_client_consumed_messages_total", labels).increment(messages as u64);
+        });
     }
 
     /// A receive failed.
     pub(super) fn receive_failed(&self, code: &str) {
         let mut labels = vec![Label::new("error_type", code.to_owned())];
         labels.extend(self.labels());
-        counter!("ankusa_nats_receive_errors_total", labels).increment(1);
+        tell_contained(|| {
+            counter!("ankusa_nats_receive_errors_total", labels).increment(1);
+        });
     }
 
     /// A delivery was settled, or was not; `code` is empty where it was.
@@ -54,7 +58,9 @@ impl SourceTelemetry {
             Label::new("error_type", code.to_owned()),
         ];
         labels.extend(self.labels());
-        counter!("ankusa_nats_settlements_total", labels).increment(1);
+        tell_contained(|| {
+            counter!("ankusa_nats_settlements_total", labels).increment(1);
+        });
     }
 
     /// A spent message was moved to the dead-letter subject, or was not; `code` is empty where
@@ -62,13 +68,17 @@ impl SourceTelemetry {
     pub(super) fn dead_lettered(&self, code: &str) {
         let mut labels = vec![Label::new("error_type", code.to_owned())];
         labels.extend(self.labels());
-        counter!("ankusa_nats_dead_letters_total", labels).increment(1);
+        tell_contained(|| {
+            counter!("ankusa_nats_dead_letters_total", labels).increment(1);
+        });
     }
 
     /// The hold on a message was lost.
     pub(super) fn hold_lost(&self) {
         let labels = Vec::from(self.labels());
-        counter!("ankusa_nats_lost_holds_total", labels).increment(1);
+        tell_contained(|| {
+            counter!("ankusa_nats_lost_holds_total", labels).increment(1);
+        });
     }
 
     fn labels(&self) -> [Label; 2] {

@@ -80,6 +80,7 @@ fn profile(mode: &str) -> Profile {
             Capability::Conflicts,
             Capability::Telemetry,
             Capability::Description,
+            Capability::ServerAddress,
         ])
         .with_faults([
             FaultKind::HoldRequest,

@@ -173,6 +173,18 @@ impl SinkFixture for StreamFixture {
         Some((options, "depot".to_owned()))
     }
 
+    fn with_userinfo(
+        &self,
+        destination: &Destination,
+        user: &str,
+        password: &str,
+    ) -> Option<Value> {
+        let mut options = self.options(destination);
+        let server = format!("nats://{user}:{password}@{}", self.proxy.address());
+        options["servers"] = json!([server]);
+        Some(options)
+    }
+
     fn secrets(&self, _destination: &Destination) -> Vec<String> {
         vec![SECRET.to_owned()]
     }

@@ -88,15 +88,48 @@ pub(super) async fn all_arrive_with(
         let step = format!("deliver {}", delivery.label);
         receipts.push(answer.map_err(|error| Failure::new(step, "Ok", error.to_string()))?);
     }
+    let stored = all_stored(context, destination, inline_max, deliveries).await?;
+    Ok(receipts.into_iter().zip(stored).collect())
+}
+
+/// Delivers one after the other, and checks that each is stored as it has to be.
+pub(super) async fn arrive_in_turn(
+    context: &Context<'_>,
+    destination: &Destination,
+    sink: &dyn Sink,
+    deliveries: &[Delivery],
+) -> Checked {
+    for Delivery {
+        label,
+        envelope,
+        ctx,
+    } in deliveries
+    {
+        let step = format!("deliver {label}");
+        context.step(&step);
+        let answer = context.deliver_in(sink, envelope, ctx).await;
+        answer.map_err(|error| Failure::new(step, "Ok", error.to_string()))?;
+    }
+    all_stored(context, destination, inline_max(sink), deliveries).await?;
+    Ok(())
+}
+
+/// The stored messages of these deliveries, each as it has to be, and no others.
+async fn all_stored(
+    context: &Context<'_>,
+    destination: &Destination,
+    inline_max: NonZeroUsize,
+    deliveries: &[Delivery],
+) -> Checked<Vec<StoredMessage>> {
     let stored = context.wait_for(destination, deliveries.len()).await?;
     check_eq("stored messages", &deliveries.len(), &stored.len())?;
-    let mut pairs = Vec::with_capacity(deliveries.len());
-    for (delivery, receipt) in deliveries.iter().zip(receipts) {
-        let found = find(delivery, &stored)?;
-        check_stored(context.profile(), inline_max, delivery, found)?;
-        pairs.push((receipt, found.clone()));
+    let mut found = Vec::with_capacity(deliveries.len());
+    for delivery in deliveries {
+        let message = find(delivery, &stored)?;
+        check_stored(context.profile(), inline_max, delivery, message)?;
+        found.push(message.clone());
     }
-    Ok(pairs)
+    Ok(found)
 }
 
 /// Delivers these envelopes to a fresh destination as a dispatcher does at its first

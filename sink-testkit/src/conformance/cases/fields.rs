@@ -3,11 +3,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dispatch_api::{
-    ClaimRef, DeliveryContext, Envelope, ErrorClass, HeaderField, Origin, Outcome, Verification,
+    ClaimRef, DeliveryContext, Envelope, ErrorClass, HeaderField, HeaderForwarding, Origin,
+    Outcome, Verification,
 };
 use serde::Deserialize;
 
-use super::carried::{Delivery, all_arrive, check_bytes, deliveries_arrive, envelopes_arrive};
+use super::carried::{
+    Delivery, all_arrive, arrive_in_turn, check_bytes, deliveries_arrive, envelopes_arrive,
+};
 use crate::conformance::case::case;
 use crate::conformance::{
     Capability, Case, Checked, Context, Failure, StoredMessage, check, check_eq,
@@ -45,6 +48,10 @@ pub(super) const CASES: &[Case] = &[
     case!(
         fields_content_type_of_the_hook,
         "the hook's content type arrives as its sender wrote it"
+    ),
+    case!(
+        fields_of_one_delivery_do_not_stick,
+        "replay, origin, headers and trace of one delivery are those of no other"
     ),
     case!(
         metadata_is_the_one_list,
@@ -203,6 +210,28 @@ async fn fields_content_type_of_the_hook(context: &Context<'_>) -> Checked {
         ("no type", untyped),
     ];
     envelopes_arrive(context, envelopes).await
+}
+
+async fn fields_of_one_delivery_do_not_stick(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let plain = |label| Delivery::new(label, context.envelope(), context.first_attempt());
+    let before = plain("a delivery before it");
+    let rich = context.envelope().with_dedupe_key("mv-88").with_trace(
+        "00-9f24b1c07ad83e65d20c4b7f18e6a935-c41e07a95d3b6f28-01",
+        Some("quay=7".to_owned()),
+    );
+    let ctx = context
+        .first_attempt()
+        .with_replay_id("replay-1")
+        .with_origin(Origin::new("berth-3", Some("eu-north-1".to_owned())))
+        .with_forward_headers(HeaderForwarding::Only(Default::default()));
+    let deliveries = [
+        before,
+        Delivery::new("a replay with everything", rich, ctx),
+        plain("the delivery after it"),
+    ];
+    arrive_in_turn(context, &destination, &*sink, &deliveries).await
 }
 
 async fn metadata_is_the_one_list(context: &Context<'_>) -> Checked {

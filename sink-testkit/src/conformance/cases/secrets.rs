@@ -1,11 +1,19 @@
 //! Secrets stay where they belong.
 
-use dispatch_api::{ErrorChain, Registry, SinkError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread;
+
+use dispatch_api::{BuiltSink, DeliveryContext, Envelope, ErrorChain, Registry, Sink, SinkError};
+use tokio::time::Instant;
 
 use crate::conformance::case::case;
+use crate::conformance::panics::Panics;
 use crate::conformance::{
     Capability, Case, Checked, Context, Destination, Failure, Fault, FaultKind, Observer, Scanner,
-    check, check_eq,
+    check_eq,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -46,6 +54,16 @@ pub(super) const CASES: &[Case] = &[
     )
     .needs_capabilities(&[Capability::Credentials]),
     case!(
+        secrets_are_not_in_panic_texts,
+        "what a sink says in a panic, such as without a runtime, holds no secret"
+    )
+    .needs_capabilities(&[Capability::Credentials]),
+    case!(
+        config_url_userinfo_refused_or_stripped,
+        "credentials within an address are refused, or told nowhere"
+    )
+    .needs_capabilities(&[Capability::ServerAddress]),
+    case!(
         credentials_are_never_mixed,
         "two sinks with credentials of their own sign their own requests, also when used in turns"
     )
@@ -54,12 +72,9 @@ pub(super) const CASES: &[Case] = &[
 
 /// Fails where one of the values is in the text.
 fn absent(step: &str, values: &[String], text: &str) -> Checked {
-    check(
-        !values.is_empty(),
-        step,
-        "the fixture names what to look for",
-        "nothing",
-    )?;
+    if values.is_empty() {
+        return Err(Failure::of_kit(step, "it names nothing to look for"));
+    }
     for value in values {
         let scanner = Scanner::new(value).map_err(|text| Failure::of_kit("canary", text))?;
         if let Some(form) = scanner.find(text) {
@@ -200,6 +215,84 @@ async fn secrets_are_not_in_refused_options(context: &Context<'_>) -> Checked {
         absent("the refusal of options", &secrets, &text)?;
     }
     Ok(())
+}
+
+/// Polls a few times, as a caller without a runtime does, and lets it go.
+fn polled<T>(what: impl Future<Output = T>) {
+    let mut what = pin!(what);
+    let mut cx = std::task::Context::from_waker(Waker::noop());
+    for _ in 0..3 {
+        if what.as_mut().poll(&mut cx).is_ready() {
+            return;
+        }
+    }
+}
+
+/// What panics say when a sink is built, used, drained and dropped where there is no runtime.
+fn said_without_a_runtime(
+    build: impl FnOnce() -> Option<Arc<dyn Sink>>,
+    used: Arc<dyn Sink>,
+    envelope: &Envelope,
+    ctx: &DeliveryContext,
+) -> String {
+    let panics = Panics::listen();
+    let quietly = |what: &mut dyn FnMut()| {
+        let _ = catch_unwind(AssertUnwindSafe(what));
+    };
+    let built = catch_unwind(AssertUnwindSafe(build)).ok().flatten();
+    for sink in [built, Some(used)].into_iter().flatten() {
+        quietly(&mut || polled(sink.deliver(envelope, ctx)));
+        quietly(&mut || polled(sink.drain(Instant::now())));
+        let mut sink = Some(sink);
+        quietly(&mut || drop(sink.take()));
+    }
+    panics.text()
+}
+
+async fn secrets_are_not_in_panic_texts(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let secrets = context.fixture().secrets(&destination);
+    let options = context.fixture().options(&destination);
+    let (plugin, services) = (context.fixture().plugin(), context.fixture().services());
+    let used = context.build(&destination)?;
+    let before = context.envelope();
+    context.deliver_ok(&*used, &before).await?;
+    let (envelope, ctx) = (context.envelope(), context.first_attempt());
+    context.step("use the sink without a runtime");
+    let thread = thread::spawn(move || {
+        let build = || (plugin.build)(&options, &services).ok();
+        said_without_a_runtime(build, used, &envelope, &ctx)
+    });
+    let joined = tokio::task::spawn_blocking(move || thread.join()).await;
+    match joined {
+        Ok(Ok(said)) => absent("what a panic said", &secrets, &said),
+        _ => Err(Failure::of_kit("use the sink without a runtime", "a panic")),
+    }
+}
+
+async fn config_url_userinfo_refused_or_stripped(context: &Context<'_>) -> Checked {
+    const PASSWORD: &str = "userinfo-s3cret-2b7e90c4d1";
+    let destination = context.destination().await?;
+    let fixture = context.fixture();
+    let Some(options) = fixture.with_userinfo(&destination, "harbor", PASSWORD) else {
+        return Err(Failure::of_kit("an address", "the fixture has none"));
+    };
+    let observer = context.observer();
+    let seen = {
+        let _metrics = metrics::set_default_local_recorder(observer.metrics());
+        let _listening = observer.listen();
+        context.step("build a sink of an address with credentials");
+        match context.build_or_problems(&options) {
+            Err(problems) => format!("{problems}\n{problems:?}"),
+            Ok(BuiltSink { sink, key, .. }) => {
+                let answer = context.deliver(&*sink, &context.envelope()).await;
+                let error = answer.as_ref().err().map(shown).unwrap_or_default();
+                format!("{sink:?}\n{:?}\n{key:?}\n{error}", sink.describe())
+            }
+        }
+    };
+    let told = format!("{seen}\n{}", observer.everything());
+    absent("an address with credentials", &[PASSWORD.to_owned()], &told)
 }
 
 async fn credentials_are_never_mixed(context: &Context<'_>) -> Checked {

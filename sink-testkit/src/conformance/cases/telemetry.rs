@@ -1,11 +1,16 @@
 //! Telemetry: what is counted, and what is told to whom.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dispatch_api::{Envelope, ErrorClass, HeaderField};
+use futures_util::FutureExt as _;
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 use crate::conformance::case::case;
+use crate::conformance::panics::Panics;
 use crate::conformance::{
     Capability, Case, Checked, Context, Duplicates, EntryFault, ErrorRow, Failure, Fault,
     FaultKind, Hold, Scanner, check, check_eq,
@@ -60,6 +65,11 @@ pub(super) const CASES: &[Case] = &[
         "thirty failures of one kind write at most three warnings"
     )
     .needs_faults(&[FaultKind::Row]),
+    case!(
+        observer_failure_does_not_change_outcome,
+        "a recorder of metrics that panics changes no answer, and no message is sent again"
+    )
+    .needs_capabilities(&[Capability::Telemetry]),
     case!(
         payloads_are_never_told,
         "no body, header value or key is in a record, span, metric or error, at any level"
@@ -267,6 +277,76 @@ async fn an_outage_does_not_flood_the_log(context: &Context<'_>) -> Checked {
         "at most 3",
         warnings.to_string(),
     )
+}
+
+/// Panics at everything that is to be measured.
+#[derive(Debug, Default)]
+struct PanickingRecorder {
+    panics: AtomicU64,
+}
+
+impl PanickingRecorder {
+    #[expect(clippy::panic, reason = "it is a recorder that panics")]
+    fn panic(&self) -> ! {
+        self.panics.fetch_add(1, Ordering::SeqCst);
+        panic!("the recorder is broken")
+    }
+}
+
+impl Recorder for PanickingRecorder {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        self.panic()
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        self.panic()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        self.panic()
+    }
+}
+
+/// A panic that reaches the caller is the sink's answer, and a wrong one.
+async fn answered<T>(what: impl Future<Output = T>) -> Checked<T> {
+    let answered = AssertUnwindSafe(what).catch_unwind().await;
+    answered.map_err(|_| Failure::new("deliver", "an answer", "a panic"))
+}
+
+async fn observer_failure_does_not_change_outcome(context: &Context<'_>) -> Checked {
+    const PANICS: &str = "the recorder panics";
+    context.plan(PANICS);
+    let destination = context.destination().await?;
+    let recorder = PanickingRecorder::default();
+    {
+        let _metrics = metrics::set_default_local_recorder(&recorder);
+        let _unheard = Panics::listen();
+        let sink = context.build(&destination)?;
+        let envelopes: Vec<Envelope> = (0..3).map(|_| context.envelope()).collect();
+        for answer in answered(context.deliver_all(&*sink, &envelopes)).await? {
+            answer.map_err(|error| Failure::new("deliver", "Ok", error.to_string()))?;
+        }
+        let alone = context.envelope();
+        answered(context.deliver_ok(&*sink, &alone)).await??;
+        if context.profile().has(Capability::Durable) {
+            let nowhere = context.build(&context.fixture().missing())?;
+            let lost = context.envelope();
+            let error = answered(context.deliver_err(&*nowhere, &lost)).await??;
+            check_eq("class", &ErrorClass::Config, &error.class())?;
+        }
+        context.settle().await;
+        answered(context.drain(&*sink)).await??;
+    }
+    if recorder.panics.load(Ordering::SeqCst) > 0 {
+        context.happened(PANICS);
+    }
+    context.judge(&destination, Duplicates::Forbidden).await
 }
 
 const MARKERS: [&str; 3] = [

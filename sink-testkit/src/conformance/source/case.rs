@@ -45,6 +45,15 @@ impl SourceCase {
         }
     }
 
+    /// Whether a mode of this profile plays the inverse of the rule: a needed capability is not
+    /// declared, and every needed fault is.
+    #[must_use]
+    pub fn is_inverted(&self, profile: &SourceProfile) -> bool {
+        self.inverse.is_some()
+            && self.missing_fault(profile).is_none()
+            && self.missing_capability(profile).is_some()
+    }
+
     /// A case for sources that declare all of these.
     #[must_use]
     pub const fn needs(mut self, capabilities: &'static [SourceCapability]) -> Self {

@@ -11,6 +11,7 @@ use dispatch_api::{
     Answer, DeliveryContext, DrainReport, Envelope, ErrorClass, Guarantees, Outcome, Receipt, Sink,
     SinkError,
 };
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -305,7 +306,10 @@ struct Again(Option<(Arc<dyn Sink>, Envelope, DeliveryContext)>);
 impl Drop for Again {
     fn drop(&mut self) {
         if let Some((inner, envelope, ctx)) = self.0.take() {
-            tokio::spawn(async move { inner.deliver(&envelope, &ctx).await });
+            // It may be dropped by a panic, which has to stay the only one.
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(async move { inner.deliver(&envelope, &ctx).await });
+            }
         }
     }
 }

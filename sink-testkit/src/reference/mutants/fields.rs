@@ -1,12 +1,16 @@
 //! Mutants of fields and metadata.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use dispatch_api::{Origin, Verification};
 
 use super::tools::{
-    altering, delivering, rebuilt, rebuilt_at, rewrite_attribute, rewrite_fields, rewriting,
+    altering, delivering, rebuilt, rebuilt_at, reconfigured, rewrite_attribute, rewrite_fields,
+    rewriting,
 };
 use super::{Mutant, Seam};
+use crate::reference::bare::Bare;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -128,6 +132,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }),
     ),
     Mutant::new(
+        "StickyOrigin",
+        "keeps the origin of one delivery for those after it",
+        "fields_of_one_delivery_do_not_stick",
+        "the field instance of the delivery after it",
+        Seam::Sink(|inner, _| {
+            let kept: Mutex<Option<Origin>> = Mutex::default();
+            delivering(inner, move |inner, envelope, ctx| {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                *kept = ctx.origin().cloned().or(kept.take());
+                let ctx = match &*kept {
+                    Some(origin) => ctx.with_origin(origin.clone()),
+                    None => ctx,
+                };
+                Box::pin(async move { inner.deliver(&envelope, &ctx).await })
+            })
+        }),
+    ),
+    Mutant::new(
         "FirstSixOnly",
         "sends six pairs of metadata",
         "metadata_is_the_one_list",
@@ -178,6 +200,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
             })
         }),
     ),
+    Mutant::new(
+        "DropsControlCharacters",
+        "leaves control characters out of metadata that the destination would carry",
+        "metadata_control_character_refused",
+        "the metadata ankusa_idempotency_key of U+0001 in metadata",
+        Seam::Wire(|inner, _| {
+            rewriting(inner, |entry| {
+                for (_, value) in &mut entry.attributes {
+                    let text = String::from_utf8_lossy(value);
+                    // A line break is another case's.
+                    let kept = text.replace(|c: char| c.is_control() && c != '\r' && c != '\n', "");
+                    *value = Bytes::from(kept);
+                }
+            })
+        }),
+    )
+    .in_mode("bare"),
+    Mutant::new(
+        "RefusesWhatIsTaken",
+        "refuses control characters although the destination takes them",
+        "metadata_control_character_refused",
+        "deliver U+0001 in metadata: expected Ok",
+        Seam::Sink(|_, parts| {
+            let strict = reconfigured(&parts, |config| config.control_characters = false);
+            Arc::new(Bare(strict))
+        }),
+    )
+    .in_mode("bare"),
     Mutant::new(
         "SplitsMetadata",
         "ends metadata at a line break",

@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use dispatch_api::{Problems, SinkError};
+use dispatch_api::{Description, Problems, SinkError};
+use metrics::counter;
+use tokio::runtime::Handle;
 
-use super::tools::{Patched, answering, calling, requesting};
+use super::tools::{Patched, answering, calling, delivering, requesting};
 use super::{Mutant, Seam};
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -84,6 +86,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }),
     ),
     Mutant::new(
+        "SecretAsLabel",
+        "counts messages by the credentials that sent them",
+        "secrets_are_not_in_logs_or_metrics",
+        "what was told: expected no secret; observed a secret, as it is",
+        Seam::Wire(|inner, config| {
+            let secret = config.secret.clone();
+            requesting(inner, move |request| {
+                counter!("requests", "sender" => secret.clone()).increment(1);
+                request
+            })
+        }),
+    ),
+    Mutant::new(
         "LogsHeaders",
         "writes the proof of a request into a record",
         "proofs_are_not_in_logs",
@@ -123,6 +138,57 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 problems.add("options", format!("cannot be used: {options}"));
                 problems
             })
+        }),
+    ),
+    Mutant::new(
+        "PanicWithConfig",
+        "says with what credentials it could not begin",
+        "secrets_are_not_in_panic_texts",
+        "what a panic said: expected no secret; observed a secret, as it is",
+        Seam::Sink(|inner, parts| {
+            delivering(inner, move |inner, envelope, ctx| {
+                let secret = parts.config.secret.clone();
+                Box::pin(async move {
+                    let has_runtime = Handle::try_current().is_ok();
+                    assert!(has_runtime, "no runtime for a connection with {secret}");
+                    inner.deliver(&envelope, &ctx).await
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "QuotesTheAddress",
+        "quotes the address that it refuses",
+        "config_url_userinfo_refused_or_stripped",
+        "an address with credentials: expected no secret; observed a secret, as it is",
+        Seam::Build(|options, _, honest| {
+            honest(options).map_err(|mut problems| {
+                let text = format!("cannot be used: {}", options["link"]["host"]);
+                problems.add("link.host", text);
+                problems
+            })
+        }),
+    ),
+    Mutant::new(
+        "KeepsTheUserinfo",
+        "connects without the credentials in its address, and describes itself with them",
+        "config_url_userinfo_refused_or_stripped",
+        "an address with credentials: expected no secret; observed a secret, as it is",
+        Seam::Build(|options, _, honest| {
+            let address = options["link"]["host"].as_str().unwrap_or_default();
+            let Some((_, host)) = address.rsplit_once('@') else {
+                return honest(options);
+            };
+            let mut stripped = options.clone();
+            stripped["link"]["host"] = host.into();
+            let address = address.to_owned();
+            let describe = move |description: Option<Description>| {
+                description.map(|mut description| {
+                    description.server.clone_from(&address);
+                    description
+                })
+            };
+            Ok(Patched::new(honest(&stripped)?).describe(describe).sink())
         }),
     ),
     Mutant::new(

@@ -1,5 +1,6 @@
 //! Mutants of `conformance::cases::telemetry`.
 
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::counter;
@@ -124,6 +125,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
             })
         }),
     ),
+    Mutant::new(
+        "HookErrorFailsDelivery",
+        "lets a panic of the recorder through to its caller",
+        "observer_failure_does_not_change_outcome",
+        "deliver: expected an answer; observed a panic",
+        Seam::Sink(|inner, _| {
+            answering(inner, |_, answer| {
+                counter!("deliveries").increment(1);
+                answer
+            })
+        }),
+    ),
+    Mutant::new(
+        "HookErrorSendsAgain",
+        "takes a panic of the recorder for a failure, and delivers once more",
+        "observer_failure_does_not_change_outcome",
+        "duplicate",
+        Seam::Sink(|inner, _| {
+            delivering(inner, |inner, envelope, ctx| {
+                Box::pin(async move {
+                    let answer = inner.deliver(&envelope, &ctx).await;
+                    let told = catch_unwind(|| counter!("deliveries").increment(1));
+                    match told {
+                        Ok(()) => answer,
+                        Err(_) => inner.deliver(&envelope, &ctx).await,
+                    }
+                })
+            })
+        }),
+    )
+    .in_mode("plain-batched"),
     Mutant::new(
         "DebugsEnvelope",
         "writes the body into a record at trace level",

@@ -135,6 +135,16 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
     )
     .in_mode("plain-single"),
     SourceMutant::new(
+        "GroupsInSilence",
+        "gives each group every message without having promised it",
+        "receive_groups_each_get_all",
+        "watch for what must not come: expected nothing; observed 5 deliveries",
+        SourceSeam::Source(|inner, parts| match &*parts.options.group {
+            "clerks" => reconfigured(&parts, |settings| settings.group = "clerks".to_owned()),
+            _ => inner,
+        }),
+    ),
+    SourceMutant::new(
         "BeginsAtTheEnd",
         "throws away what was there before it",
         "receive_backlog_is_seen",
