@@ -10,6 +10,7 @@
     reason = "a test that cannot go on stops here"
 )]
 
+mod barren;
 mod documents;
 mod guides;
 mod judge;
@@ -42,6 +43,11 @@ fn main() -> ExitCode {
         return process::play(&subject);
     }
     let tests = tests! {
+        barren:
+            what_a_fixture_lacks_fails_and_is_no_kill,
+            what_a_plugin_may_be_without_is_not_applicable,
+            a_schema_without_options_passes_no_case_about_them,
+            a_case_says_by_itself_that_it_does_not_apply;
         documents:
             the_readme_counts_the_cases_of_every_group,
             the_readme_shows_what_the_runner_prints,

@@ -11,7 +11,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::steps::{
-    check_class, deliver_control, deliver_recovered, ends_by, failed, replace_credentials, sourced,
+    check_class, deliver_control, deliver_recovered, ends_by, failed, replace_credentials, rows,
+    sourced,
 };
 use crate::conformance::case::case;
 use crate::conformance::{
@@ -94,14 +95,6 @@ pub(super) const CASES: &[Case] = &[
         "whatever an envelope holds, the sink answers, and goes on"
     ),
 ];
-
-fn rows<'c>(context: &'c Context<'_>) -> Checked<&'c [ErrorRow]> {
-    let rows = &context.profile().error_table;
-    if rows.is_empty() {
-        return Err(Failure::of_kit("error table", "the profile has no rows"));
-    }
-    Ok(rows)
-}
 
 async fn error_class_table(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;
