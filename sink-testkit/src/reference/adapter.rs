@@ -9,13 +9,14 @@ use dispatch_api::{ErrorClass, Guarantees, HostServices, Ordering, Outcome, Sink
 use serde_json::{Value, json};
 
 use super::broker::{
-    Broker, DEDUP_WINDOW, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
+    Broker, CLOSED, DEDUP_WINDOW, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, NAMELESS, SILENT,
+    STRANGER, proof,
 };
 use super::mutants::Mutant;
 use super::plugin::{WORLD, World};
 use crate::conformance::{
     Adapter, Batching, Capability, Clock, Destination, ErrorRow, FaultKind, FaultScript,
-    FixtureError, KeyParts, Profile, SinkFixture, StoredMessage,
+    FixtureError, KeyParts, Profile, SinkFixture, StoredMessage, Unreachable,
 };
 
 /// The reference adapter, honest or broken in one way.
@@ -79,6 +80,7 @@ impl ReferenceAdapter {
                 Capability::Restart,
                 Capability::IdleClose,
                 Capability::CredentialSource,
+                Capability::Unreachable,
                 Capability::ForbiddenDestination,
                 Capability::Credentials,
                 Capability::MovableClock,
@@ -326,6 +328,19 @@ impl SinkFixture for ReferenceFixture {
     async fn close_idle(&self) -> Result<(), FixtureError> {
         self.broker().restart();
         Ok(())
+    }
+
+    fn unreachable(&self, destination: &Destination) -> Result<Vec<Unreachable>, FixtureError> {
+        let at = |host: &str| {
+            let mut options = self.options(destination);
+            options["link"] = json!({ "host": host });
+            options
+        };
+        Ok(vec![
+            Unreachable::new("a port that nobody listens at", at(CLOSED)),
+            Unreachable::new("a host without an address", at(NAMELESS)),
+            Unreachable::new("a server that takes what comes", at(SILENT)).after_a_request(),
+        ])
     }
 
     fn advance(&self, by: Duration) {

@@ -21,6 +21,7 @@ enum Without {
     Secrets,
     Proofs,
     Conflicts,
+    UnreachableServers,
     Tables,
     Options,
     RequiredTexts,
@@ -240,6 +241,10 @@ const OF_THE_FIXTURE: &[(Without, &[&str])] = &[
     ),
     (Without::Proofs, &["proofs_are_not_in_logs"]),
     (Without::Conflicts, &["config_conflicts_rejected_at_build"]),
+    (
+        Without::UnreachableServers,
+        &["an_unreachable_server_is_transient_within_the_timeout"],
+    ),
 ];
 
 pub(crate) fn what_a_fixture_lacks_fails_and_is_no_kill() {
