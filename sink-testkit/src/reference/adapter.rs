@@ -96,7 +96,7 @@ impl ReferenceAdapter {
             profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
         }
         if is_fair {
-            profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
+            profile = profile.with_capabilities([Capability::Key]);
             profile.key = KeyParts::Tenant;
         }
         if is_batched {
@@ -113,7 +113,7 @@ impl ReferenceAdapter {
     }
 
     /// The modes, from the one that promises the most to those that promise little:
-    /// `fair-batched` names the tenant of each message and keeps no order,
+    /// `fair-batched` names the tenant of each message, whatever it is called, and keeps no order,
     /// `not-durable` answers before the broker has confirmed, `text-only` has a destination
     /// that takes only ASCII beside its messages and one request at a time, and `bare` gives no receipts, describes
     /// nothing and has a fixture that plays no faults.

@@ -347,7 +347,7 @@ impl Topic {
                 "DedupNotHere",
                 "a deduplication id needs an ordered destination".to_owned(),
             )),
-            (Some(key), _) if !is_key(key) => Some((
+            (Some(key), _) if is_ordered && !is_key(key) => Some((
                 "InvalidKey",
                 "1 to 128 printable ASCII characters".to_owned(),
             )),
@@ -369,7 +369,7 @@ pub(super) fn is_ordered(name: &str) -> bool {
     name.ends_with(".ordered")
 }
 
-/// Whether the broker takes this as a key.
+/// Whether a destination that keeps order takes this as a key.
 pub(super) fn is_key(key: &str) -> bool {
     (1..=128).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
 }
