@@ -65,6 +65,7 @@ fn profile(mode: &str) -> Profile {
             Capability::IdleClose,
             Capability::CredentialSource,
             Capability::ParallelRequests,
+            Capability::Unreachable,
             Capability::ForbiddenDestination,
             Capability::Conflicts,
             Capability::Credentials,

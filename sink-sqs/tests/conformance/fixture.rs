@@ -11,7 +11,8 @@ use bytes::Bytes;
 use dispatch_api::{HostServices, SinkPlugin};
 use serde_json::{Value, json};
 use sink_testkit::conformance::{
-    Destination, FaultScript, FixtureError, Profile, SinkFixture, StoredMessage,
+    Destination, FaultScript, FixtureError, Nowhere, Profile, SinkFixture, StoredMessage,
+    Unreachable,
 };
 use sink_testkit::sqs::{AttributeValue, Credentials, Operation, PeekedMessage, SqsServer};
 
@@ -39,6 +40,7 @@ pub(crate) struct QueueFixture {
     shared_credentials: TempFile,
     /// How often those were replaced.
     rotations: AtomicUsize,
+    nowhere: Nowhere,
 }
 
 /// Every key that the server knows at first.
@@ -90,6 +92,7 @@ impl QueueFixture {
             is_fair: profile.mode.starts_with("fair"),
             shared_credentials,
             rotations: AtomicUsize::new(0),
+            nowhere: Nowhere::open()?,
             is_batched: profile.batching.is_some(),
         })
     }
@@ -281,6 +284,23 @@ impl SinkFixture for QueueFixture {
 
     async fn close_idle(&self) -> Result<(), FixtureError> {
         self.restart().await
+    }
+
+    fn unreachable(&self, destination: &Destination) -> Result<Vec<Unreachable>, FixtureError> {
+        let at = |endpoint: String| {
+            let mut options = self.options(destination);
+            options["endpoint"] = endpoint.into();
+            options
+        };
+        let plain = |address: &str| at(format!("http://{address}"));
+        let encrypted = self.server.endpoint().replacen("http:", "https:", 1);
+        let mut all = self.nowhere.without_a_connection(plain)?;
+        all.push(self.nowhere.silent(plain)?.after_a_request());
+        all.push(Unreachable::new(
+            "a server that speaks no TLS",
+            at(encrypted),
+        ));
+        Ok(all)
     }
 
     fn advance(&self, by: Duration) {

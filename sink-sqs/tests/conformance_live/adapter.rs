@@ -69,6 +69,7 @@ fn profile(mode: &str) -> Profile {
     }
     let mut profile = Profile::new(mode, guarantees).with_capabilities([
         Capability::Receipt,
+        Capability::Unreachable,
         Capability::RefusesControlCharacters,
         Capability::Telemetry,
         Capability::Description,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use dispatch_api::SinkPlugin;
 use serde_json::{Value, json};
-use sink_testkit::conformance::{Destination, FixtureError, Profile, SinkFixture, StoredMessage};
+use sink_testkit::conformance::{
+    Destination, FixtureError, Nowhere, Profile, SinkFixture, StoredMessage, Unreachable,
+};
 use tokio::sync::Mutex;
 
 use super::plain::{Emulator, KEY, Queues, SECRET};
@@ -16,6 +18,7 @@ pub(crate) struct EmulatorFixture {
     is_batched: bool,
     /// What was read of each queue, and so taken away.
     read: Mutex<BTreeMap<String, Vec<StoredMessage>>>,
+    nowhere: Nowhere,
 }
 
 impl EmulatorFixture {
@@ -24,6 +27,7 @@ impl EmulatorFixture {
             emulator: Emulator::new(queues, profile.mode.starts_with("fifo"))?,
             is_batched: profile.batching.is_some(),
             read: Mutex::default(),
+            nowhere: Nowhere::open()?,
         })
     }
 }
@@ -73,6 +77,17 @@ impl SinkFixture for EmulatorFixture {
 
     async fn destinations(&self) -> Result<Vec<String>, FixtureError> {
         self.emulator.destinations().await
+    }
+
+    fn unreachable(&self, destination: &Destination) -> Result<Vec<Unreachable>, FixtureError> {
+        let at = |address: &str| {
+            let mut options = self.options(destination);
+            options["endpoint"] = format!("http://{address}").into();
+            options
+        };
+        let mut all = self.nowhere.without_a_connection(at)?;
+        all.push(self.nowhere.silent(at)?.after_a_request());
+        Ok(all)
     }
 
     fn accounted(&self, message: &StoredMessage) -> usize {

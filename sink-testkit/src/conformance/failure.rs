@@ -1,4 +1,4 @@
-//! What a case says when a rule is broken.
+//! What a case says when a rule is broken, or cannot be played.
 
 use std::error::Error;
 use std::fmt;
@@ -27,6 +27,8 @@ pub enum FailureKind {
     Subject,
     /// The case could not be played: the fixture or the suite failed.
     Kit,
+    /// Nobody's: what the rule is about is not there.
+    NotApplicable,
 }
 
 impl Failure {
@@ -54,6 +56,21 @@ impl Failure {
         }
     }
 
+    /// The rule is about something that this adapter does not have, as the case finds out while
+    /// it runs: `the schema has no table`. The verdict is
+    /// [`Verdict::NotApplicable`](super::Verdict::NotApplicable), with this reason.
+    ///
+    /// For what an adapter may be without. What its profile declares and its fixture lacks is
+    /// [`Failure::of_kit`].
+    pub fn not_applicable(reason: impl Into<String>) -> Self {
+        Self {
+            kind: FailureKind::NotApplicable,
+            step: String::new(),
+            expected: String::new(),
+            observed: reason.into(),
+        }
+    }
+
     /// Whose failure it is.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
@@ -78,6 +95,7 @@ impl fmt::Display for Failure {
         let whose = match self.kind {
             FailureKind::Subject => "",
             FailureKind::Kit => "kit: ",
+            FailureKind::NotApplicable => return f.write_str(observed),
         };
         write!(f, "{whose}{step}: expected {expected}; observed {observed}")
     }

@@ -10,6 +10,7 @@ use dispatch_api::{HostServices, Message, SinkPlugin};
 use serde_json::Value;
 
 use super::fault::FaultScript;
+use super::nowhere::Unreachable;
 use super::profile::Profile;
 
 /// An adapter under test: a plugin, in each of its modes.
@@ -200,6 +201,18 @@ pub trait SinkFixture: Send + Sync {
     /// What went wrong; the case cannot be played.
     async fn close_idle(&self) -> Result<(), FixtureError> {
         Err(FixtureError::new("this fixture closes no idle connections"))
+    }
+
+    /// Options of sinks whose server cannot be reached, each in a way of its own, with
+    /// [`Capability::Unreachable`](super::Capability::Unreachable). A
+    /// [`Nowhere`](super::Nowhere) has addresses for them. What needs another protocol, such as
+    /// encryption that the server does not speak, is the fixture's to add.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; the case cannot be played.
+    fn unreachable(&self, _destination: &Destination) -> Result<Vec<Unreachable>, FixtureError> {
+        Ok(Vec::new())
     }
 
     /// Moves the destination's clock, with

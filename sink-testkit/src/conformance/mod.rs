@@ -23,6 +23,7 @@ mod fault;
 mod fixture;
 mod history;
 mod ledger;
+mod nowhere;
 mod observe;
 mod panics;
 mod profile;
@@ -40,6 +41,7 @@ pub use fault::{EntryFault, Fault, FaultKind, FaultScript, Garbage, Rule, SeenRe
 pub use fixture::{Adapter, Destination, Divergence, FixtureError, SinkFixture, StoredMessage};
 pub use history::{Duplicates, History};
 pub use ledger::{Ledger, LedgerError};
+pub use nowhere::{Nowhere, Unreachable};
 pub use observe::{Listening, Observer};
 pub use profile::{Batching, Capability, Clock, ErrorRow, KeyParts, Profile};
 pub use run::{CaseReport, run_case, run_case_within};

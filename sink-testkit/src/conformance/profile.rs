@@ -171,6 +171,8 @@ pub enum Capability {
     IdleClose,
     /// The sink finds its credentials in a source of the fixture's.
     CredentialSource,
+    /// The fixture knows servers that cannot be reached.
+    Unreachable,
     /// The fixture has a destination that refuses these credentials.
     ForbiddenDestination,
     /// The options hold credentials, and the destination records whose request it was.
@@ -220,6 +222,7 @@ impl Capability {
             Self::Restart => "restarting the destination",
             Self::IdleClose => "closing idle connections",
             Self::CredentialSource => "a source of credentials",
+            Self::Unreachable => "servers that cannot be reached",
             Self::ForbiddenDestination => "a forbidden destination",
             Self::Credentials => "credentials in the options",
             Self::ServerAddress => "an address of the server in the options",

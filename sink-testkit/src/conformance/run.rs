@@ -156,11 +156,14 @@ pub(super) fn played<F: Future<Output = Played>>(
         Err(Stopped::Died) => (Err(panicked()), Vec::new()),
     };
     let (verdict, reason, is_subjects) = match result {
-        Err(failure) => (
-            Verdict::Failed,
-            failure.to_string(),
-            failure.kind() == FailureKind::Subject,
-        ),
+        Err(failure) => {
+            let verdict = match failure.kind() {
+                FailureKind::NotApplicable => Verdict::NotApplicable,
+                FailureKind::Subject | FailureKind::Kit => Verdict::Failed,
+            };
+            let is_subjects = failure.kind() == FailureKind::Subject;
+            (verdict, failure.to_string(), is_subjects)
+        }
         Ok(()) if missing.is_empty() => (passed, String::new(), false),
         Ok(()) => (
             Verdict::NotExercised,

@@ -13,7 +13,7 @@ pub enum Verdict {
     /// The rule was broken, or could not be played for a reason that nobody declared.
     Failed,
     /// The adapter does not declare what the rule is about, and there is nothing to be
-    /// refused either.
+    /// refused either; or it has nothing of the kind, such as a table within its options.
     NotApplicable,
     /// The adapter does not declare it, and was seen to say so.
     RefusedAsDeclared,

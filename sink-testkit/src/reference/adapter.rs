@@ -9,13 +9,14 @@ use dispatch_api::{ErrorClass, Guarantees, HostServices, Ordering, Outcome, Sink
 use serde_json::{Value, json};
 
 use super::broker::{
-    Broker, DEDUP_WINDOW, HOST, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, STRANGER, proof,
+    Broker, CLOSED, DEDUP_WINDOW, HOST, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, NAMELESS,
+    SILENT, STRANGER, proof,
 };
 use super::mutants::Mutant;
 use super::plugin::{WORLD, World};
 use crate::conformance::{
     Adapter, Batching, Capability, Clock, Destination, ErrorRow, FaultKind, FaultScript,
-    FixtureError, KeyParts, Profile, SinkFixture, StoredMessage,
+    FixtureError, KeyParts, Profile, SinkFixture, StoredMessage, Unreachable,
 };
 
 /// The reference adapter, honest or broken in one way.
@@ -80,6 +81,7 @@ impl ReferenceAdapter {
                 Capability::Restart,
                 Capability::IdleClose,
                 Capability::CredentialSource,
+                Capability::Unreachable,
                 Capability::ForbiddenDestination,
                 Capability::Credentials,
                 Capability::MovableClock,
@@ -95,7 +97,7 @@ impl ReferenceAdapter {
             profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
         }
         if is_fair {
-            profile = profile.with_capabilities([Capability::Key, Capability::BoundedKey]);
+            profile = profile.with_capabilities([Capability::Key]);
             profile.key = KeyParts::Tenant;
         }
         if is_batched {
@@ -112,7 +114,7 @@ impl ReferenceAdapter {
     }
 
     /// The modes, from the one that promises the most to those that promise little:
-    /// `fair-batched` names the tenant of each message and keeps no order,
+    /// `fair-batched` names the tenant of each message, whatever it is called, and keeps no order,
     /// `not-durable` answers before the broker has confirmed, `text-only` has a destination
     /// that takes only ASCII beside its messages and one request at a time, and `bare` has one
     /// that takes every character, gives no receipts, describes nothing and has a fixture that
@@ -341,6 +343,19 @@ impl SinkFixture for ReferenceFixture {
     async fn close_idle(&self) -> Result<(), FixtureError> {
         self.broker().restart();
         Ok(())
+    }
+
+    fn unreachable(&self, destination: &Destination) -> Result<Vec<Unreachable>, FixtureError> {
+        let at = |host: &str| {
+            let mut options = self.options(destination);
+            options["link"] = json!({ "host": host });
+            options
+        };
+        Ok(vec![
+            Unreachable::new("a port that nobody listens at", at(CLOSED)),
+            Unreachable::new("a host without an address", at(NAMELESS)),
+            Unreachable::new("a server that takes what comes", at(SILENT)).after_a_request(),
+        ])
     }
 
     fn advance(&self, by: Duration) {

@@ -25,6 +25,12 @@ pub(super) const MAX_ATTRIBUTES: usize = 10;
 pub(super) const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 /// Where the broker listens.
 pub(super) const HOST: &str = "memory.internal";
+/// A host that has no address.
+pub(super) const NAMELESS: &str = "nobody.invalid";
+/// A host at which nobody listens.
+pub(super) const CLOSED: &str = "closed.internal";
+/// A host that takes what comes and never answers.
+pub(super) const SILENT: &str = "silent.internal";
 /// Who may send, with what secret.
 pub(super) const KEYS: [(&str, &str); 8] = [
     ("key-harbor", "harbor-s3cret-7f2c9d41aa"),
@@ -210,9 +216,14 @@ impl Wire for Broker {
         if self.has_stale_connection.swap(false, Ordering::SeqCst) {
             return Err(WireError::NotSent);
         }
-        if request.host != HOST {
-            self.script.note_stray();
-            return Ok(error_reply(404, "NotHere", "another host"));
+        match &*request.host {
+            HOST => {}
+            NAMELESS | CLOSED => return Err(WireError::NotSent),
+            SILENT => return std::future::pending().await,
+            _ => {
+                self.script.note_stray();
+                return Ok(error_reply(404, "NotHere", "another host"));
+            }
         }
         self.script.note(&request);
         let act = self.script.next(&request);
@@ -354,7 +365,7 @@ impl Topic {
                 "DedupNotHere",
                 "a deduplication id needs an ordered destination".to_owned(),
             )),
-            (Some(key), _) if !is_key(key) => Some((
+            (Some(key), _) if is_ordered && !is_key(key) => Some((
                 "InvalidKey",
                 "1 to 128 printable ASCII characters".to_owned(),
             )),
@@ -376,7 +387,7 @@ pub(super) fn is_ordered(name: &str) -> bool {
     name.ends_with(".ordered")
 }
 
-/// Whether the broker takes this as a key.
+/// Whether a destination that keeps order takes this as a key.
 pub(super) fn is_key(key: &str) -> bool {
     (1..=128).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -116,6 +116,8 @@ pub struct ReferenceConfig {
     pub timeout: Duration,
     /// The broker's host.
     pub host: String,
+    /// Whether requests are counted and have a span, as whoever builds the sink says.
+    pub(super) is_observed: bool,
 }
 
 impl ReferenceConfig {
@@ -213,6 +215,7 @@ impl ReferenceConfig {
             control_characters: raw.control_characters.unwrap_or(false),
             timeout: Duration::from_millis(timeout.min(of_request)),
             host,
+            is_observed: true,
         };
         check.problems.into_result(config)
     }

@@ -26,7 +26,7 @@ pub static PLUGIN: SinkPlugin = SinkPlugin::new(
 pub(super) struct World {
     pub(super) broker: Arc<Broker>,
     pub(super) mutant: Option<&'static Mutant>,
-    /// Whether sinks have empty receipts and no description.
+    /// Whether sinks have empty receipts and no description, and count nothing.
     pub(super) is_bare: bool,
 }
 
@@ -73,6 +73,7 @@ fn honest(
     world: &World,
 ) -> Result<Arc<dyn Sink>, Problems> {
     let mut config = ReferenceConfig::from_options(options, services)?;
+    config.is_observed = !world.is_bare;
     config.vault = config.asks_vault.then(|| Arc::clone(&world.broker));
     let broker: Arc<dyn Wire> = Arc::clone(&world.broker) as Arc<dyn Wire>;
     let seam = world.mutant.map(|mutant| &mutant.seam);

@@ -47,6 +47,17 @@ pub(crate) fn each_limit_shows_in_its_verdicts() {
             "the_receipt_names_the_stored_message",
             Verdict::RefusedAsDeclared,
         ),
+        ("bare", "labels_are_bounded", Verdict::RefusedAsDeclared),
+        (
+            "plain-single",
+            "the_key_is_what_is_declared",
+            Verdict::RefusedAsDeclared,
+        ),
+        (
+            "fair-batched",
+            "a_key_that_does_not_fit_is_refused_unsent",
+            Verdict::RefusedAsDeclared,
+        ),
         ("bare", "error_class_table", Verdict::NotApplicable),
         (
             "not-durable",

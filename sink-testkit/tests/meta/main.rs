@@ -10,6 +10,7 @@
     reason = "a test that cannot go on stops here"
 )]
 
+mod barren;
 mod crowded;
 mod documents;
 mod guides;
@@ -44,6 +45,11 @@ fn main() -> ExitCode {
         return process::play(&subject);
     }
     let tests = tests! {
+        barren:
+            what_a_fixture_lacks_fails_and_is_no_kill,
+            what_a_plugin_may_be_without_is_not_applicable,
+            a_schema_without_options_passes_no_case_about_them,
+            a_case_says_by_itself_that_it_does_not_apply;
         crowded:
             a_backend_that_is_dirty_changes_no_verdict_and_is_left_as_it_was,
             a_fixture_is_gone_however_its_case_ends;

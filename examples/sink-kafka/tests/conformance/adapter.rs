@@ -98,6 +98,7 @@ pub(crate) fn anywhere(mode: &str) -> Profile {
         .with_ordering(Ordering::PerKeyWhenAwaited);
     Profile::new(mode, guarantees).with_capabilities([
         Capability::Receipt,
+        Capability::Unreachable,
         Capability::Key,
         Capability::Conflicts,
         Capability::OwnBounds,

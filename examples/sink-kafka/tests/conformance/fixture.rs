@@ -8,7 +8,7 @@ use dispatch_api::{HostServices, SinkPlugin};
 use rdkafka::message::{Headers as _, Message as _, OwnedMessage};
 use serde_json::{Value, json};
 use sink_testkit::conformance::{
-    Destination, FaultScript, FixtureError, SinkFixture, StoredMessage,
+    Destination, FaultScript, FixtureError, Nowhere, SinkFixture, StoredMessage, Unreachable,
 };
 use tokio::runtime::Handle;
 
@@ -26,6 +26,7 @@ pub(crate) struct TopicFixture {
     /// Tells this case's topics from those of others at the same brokers.
     prefix: String,
     is_single: bool,
+    nowhere: Nowhere,
 }
 
 impl TopicFixture {
@@ -41,6 +42,7 @@ impl TopicFixture {
             script,
             prefix: String::new(),
             is_single: mode == SINGLE,
+            nowhere: Nowhere::open()?,
         })
     }
 
@@ -52,6 +54,7 @@ impl TopicFixture {
             script: Arc::default(),
             prefix: format!("{}-", HostServices::new().new_envelope_id()),
             is_single: mode == SINGLE,
+            nowhere: Nowhere::open()?,
         })
     }
 
@@ -198,6 +201,19 @@ impl SinkFixture for TopicFixture {
         let proxy = proxy.ok_or_else(|| FixtureError::new("real brokers are left alone"))?;
         proxy.cut().await;
         Ok(())
+    }
+
+    /// The client asks for the topic first, so that no record leaves for a broker that does not
+    /// answer.
+    fn unreachable(&self, destination: &Destination) -> Result<Vec<Unreachable>, FixtureError> {
+        let at = |address: &str| {
+            let mut options = self.options(destination);
+            options["brokers"] = json!([address]);
+            options
+        };
+        let mut all = self.nowhere.without_a_connection(at)?;
+        all.push(self.nowhere.silent(at)?);
+        Ok(all)
     }
 
     /// Key, names and values of headers, and payload.

@@ -75,6 +75,7 @@ fn profile(mode: &str) -> Profile {
             Capability::Restart,
             Capability::IdleClose,
             Capability::ParallelRequests,
+            Capability::Unreachable,
             Capability::ForbiddenDestination,
             Capability::Credentials,
             Capability::Conflicts,

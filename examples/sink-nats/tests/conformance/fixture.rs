@@ -9,7 +9,7 @@ use bytes::Bytes;
 use dispatch_api::{HostServices, SinkPlugin};
 use serde_json::{Value, json};
 use sink_testkit::conformance::{
-    Destination, FaultScript, FixtureError, SinkFixture, StoredMessage,
+    Destination, FaultScript, FixtureError, Nowhere, SinkFixture, StoredMessage, Unreachable,
 };
 use tokio::sync::Mutex;
 
@@ -34,6 +34,7 @@ pub(crate) struct StreamFixture {
     has_template: bool,
     /// What was read already, by stream.
     read: Mutex<BTreeMap<String, Vec<StoredMessage>>>,
+    nowhere: Nowhere,
 }
 
 impl StreamFixture {
@@ -53,6 +54,7 @@ impl StreamFixture {
             prefix: format!("c{}-", CASES.fetch_add(1, Ordering::Relaxed)),
             has_template: mode == TEMPLATE,
             read: Mutex::default(),
+            nowhere: Nowhere::open()?,
         })
     }
 
@@ -239,6 +241,18 @@ impl SinkFixture for StreamFixture {
     async fn close_idle(&self) -> Result<(), FixtureError> {
         self.proxy.cut().await;
         Ok(())
+    }
+
+    /// A server speaks first, so that no message leaves for one that does not.
+    fn unreachable(&self, destination: &Destination) -> Result<Vec<Unreachable>, FixtureError> {
+        let at = |address: &str| {
+            let mut options = self.options(destination);
+            options["servers"] = json!([address]);
+            options
+        };
+        let mut all = self.nowhere.without_a_connection(at)?;
+        all.push(self.nowhere.silent(at)?);
+        Ok(all)
     }
 
     /// Headers as they are written, and the payload.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use dispatch_api::{DeliveryContext, Envelope, HeaderField, Message, Sink};
 use tokio::time::Instant;
 
-use super::steps::{all_succeeded, deliver_together, ends_by, failed, few, succeeded};
+use super::steps::{
+    all_succeeded, check_recorded, deliver_together, ends_by, failed, few, rows, succeeded,
+};
 use crate::conformance::case::case;
 use crate::conformance::{
     Batching, Capability, Case, Checked, Context, Duplicates, Failure, Fault, FaultKind,
@@ -85,7 +87,8 @@ async fn batch_never_exceeds_count_limit(context: &Context<'_>) -> Checked {
         )?;
     }
     all_succeeded("more callers than a request holds", answers)?;
-    context.judge(&destination, Duplicates::Forbidden).await
+    context.judge(&destination, Duplicates::Forbidden).await?;
+    check_recorded(context, &destination)
 }
 
 /// The size that the destination counts for it.
@@ -158,6 +161,7 @@ async fn requests_of(context: &Context<'_>, over: usize) -> Checked<Vec<(usize, 
     }
     all_succeeded("more bytes than a request holds", answers)?;
     context.judge(&destination, Duplicates::Forbidden).await?;
+    check_recorded(context, &destination)?;
     Ok(requests
         .iter()
         .map(|request| (request.envelopes.len(), request.bytes))
@@ -255,7 +259,7 @@ async fn batching_off_equals_batching_on(context: &Context<'_>) -> Checked {
 async fn direct_errors_equal_batched_errors(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
-    for row in &context.profile().error_table {
+    for row in rows(context)? {
         let mut found = Vec::new();
         for ctx in [context.first_attempt(), DeliveryContext::direct()] {
             context.play(&destination, Fault::Row(row.name.clone()))?;

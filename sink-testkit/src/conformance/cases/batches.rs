@@ -6,7 +6,8 @@ use std::num::NonZeroU32;
 use dispatch_api::{Answer, DeliveryContext, Envelope, ErrorClass, Outcome};
 
 use super::steps::{
-    all_succeeded, check_class, check_unknown, deliver_together, failed, few, find, succeeded,
+    all_succeeded, check_class, check_recorded, check_unknown, deliver_together, failed, few, find,
+    succeeded,
 };
 use crate::conformance::case::case;
 use crate::conformance::{
@@ -502,5 +503,6 @@ async fn batch_does_not_mix_credentials(context: &Context<'_>) -> Checked {
             check_eq(step, &others.contains(id), &is_others)?;
         }
     }
-    context.judge(&destination, Duplicates::Forbidden).await
+    context.judge(&destination, Duplicates::Forbidden).await?;
+    check_recorded(context, &destination)
 }

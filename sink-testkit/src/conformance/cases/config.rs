@@ -86,7 +86,14 @@ async fn known(context: &Context<'_>) -> Checked<(Value, Vec<OptionOf>)> {
     let destination = context.destination().await?;
     let options = context.fixture().options(&destination);
     context.build_with(options.clone())?;
-    Ok((options, of_schema(&schema(context))))
+    Ok((options, all_options(context)?))
+}
+
+/// All that the schema knows, which is something: every sink has options.
+fn all_options(context: &Context<'_>) -> Checked<Vec<OptionOf>> {
+    let options = of_schema(&schema(context));
+    check(!options.is_empty(), "the schema", "options", "none")?;
+    Ok(options)
 }
 
 fn schema(context: &Context<'_>) -> Value {
@@ -132,6 +139,7 @@ fn misspelt(name: &str) -> String {
 }
 
 async fn config_unknown_key_named(context: &Context<'_>) -> Checked {
+    context.plan("a misspelt key");
     let (options, known) = known(context).await?;
     for option in known.iter().filter(|option| option.keys.len() == 1) {
         let name = &option.keys[0];
@@ -148,19 +156,27 @@ async fn config_unknown_key_named(context: &Context<'_>) -> Checked {
             format!("the nearest known key, {name}"),
             "another text",
         )?;
+        context.happened("a misspelt key");
     }
     Ok(())
 }
 
 async fn config_unknown_key_in_a_table_named(context: &Context<'_>) -> Checked {
     let (options, known) = known(context).await?;
-    for table in known.iter().filter(|option| option.takes == Takes::Table) {
-        let holds = known.iter().any(|option| {
-            option.keys.starts_with(&table.keys) && option.keys.len() > table.keys.len()
-        });
-        if !holds {
-            continue;
-        }
+    // A table that takes any key has none of its own.
+    let has_keys = |table: &&OptionOf| {
+        table.takes == Takes::Table
+            && known.iter().any(|option| {
+                option.keys.starts_with(&table.keys) && option.keys.len() > table.keys.len()
+            })
+    };
+    let tables: Vec<&OptionOf> = known.iter().filter(has_keys).collect();
+    if tables.is_empty() {
+        return Err(Failure::not_applicable(
+            "the schema has no table with keys of its own",
+        ));
+    }
+    for table in tables {
         let path = format!("{}.nobodys_key", table.path());
         let options = table.set(&options, json!({"nobodys_key": 1}));
         refused_at(context, "an unknown key in a table", &options, &path)?;
@@ -196,21 +212,26 @@ async fn config_missing_required_named(context: &Context<'_>) -> Checked {
 }
 
 async fn config_blank_is_not_a_value(context: &Context<'_>) -> Checked {
-    context.plan("a required text");
     let (options, known) = known(context).await?;
     let is_secret = |key: &str| known.iter().any(|o| o.is_secret && o.path() == key);
     let required = required(context, &options);
-    for (key, value) in options.as_object().into_iter().flatten() {
-        let is_required = required.iter().any(|(required, _)| required == key);
-        if !value.is_string() || !(is_required || is_secret(key)) {
-            continue;
-        }
+    let is_required = |key: &str| required.iter().any(|(required, _)| required == key);
+    let members = options.as_object().into_iter().flatten();
+    let texts: Vec<&String> = members
+        .filter(|(key, value)| value.is_string() && (is_required(key) || is_secret(key)))
+        .map(|(key, _)| key)
+        .collect();
+    if texts.is_empty() {
+        return Err(Failure::not_applicable(
+            "no option is a required text or a secret",
+        ));
+    }
+    for key in texts {
         for blank in ["", "   ", "\t\n"] {
             let mut options = options.clone();
             options[key] = blank.into();
             refused_at(context, "a blank text", &options, key)?;
         }
-        context.happened("a required text");
     }
     Ok(())
 }
@@ -270,6 +291,7 @@ fn of_another_type(takes: Takes) -> Option<Value> {
 }
 
 async fn config_wrong_type_named(context: &Context<'_>) -> Checked {
+    context.plan("a value of another type");
     let (options, known) = known(context).await?;
     for option in &known {
         let Some(value) = of_another_type(option.takes) else {
@@ -278,6 +300,7 @@ async fn config_wrong_type_named(context: &Context<'_>) -> Checked {
         let path = option.path();
         let step = format!("another type at {path}");
         refused_at(context, &step, &option.set(&options, value), &path)?;
+        context.happened("a value of another type");
     }
     Ok(())
 }
@@ -312,10 +335,14 @@ async fn config_time_is_a_whole_number(context: &Context<'_>) -> Checked {
 }
 
 async fn config_conflicts_rejected_at_build(context: &Context<'_>) -> Checked {
-    context.plan("a conflict");
     let destination = context.destination().await?;
     let least = context.fixture().options(&destination);
-    for (over, keys) in context.fixture().conflicts(&destination) {
+    let conflicts = context.fixture().conflicts(&destination);
+    if conflicts.is_empty() {
+        let text = "the fixture knows no options in conflict";
+        return Err(Failure::of_kit("conflicts", text));
+    }
+    for (over, keys) in conflicts {
         let mut options = least.clone();
         for (key, value) in over.as_object().into_iter().flatten() {
             options[key] = value.clone();
@@ -331,7 +358,6 @@ async fn config_conflicts_rejected_at_build(context: &Context<'_>) -> Checked {
                 "it is not there",
             )?;
         }
-        context.happened("a conflict");
     }
     Ok(())
 }
@@ -363,6 +389,11 @@ async fn config_all_problems_at_once(context: &Context<'_>) -> Checked {
         }
         paths.push(key);
     }
+    if paths.len() < 2 {
+        return Err(Failure::not_applicable(
+            "the options can be wrong in one way only",
+        ));
+    }
     let problems = refusal(context, "many problems", &wrong)?;
     let missing: Vec<&String> = paths
         .iter()
@@ -390,10 +421,11 @@ async fn config_not_a_table_refused(context: &Context<'_>) -> Checked {
 }
 
 async fn config_error_quotes_no_value(context: &Context<'_>) -> Checked {
+    context.plan("options that are refused");
     let destination = context.destination().await?;
     let least = context.fixture().options(&destination);
     let secrets = context.fixture().secrets(&destination);
-    let known = of_schema(&schema(context));
+    let known = all_options(context)?;
     let mut seen = Vec::new();
     // Every problem of this text stands beside the secrets of the least options.
     let mut beside = least.clone();
@@ -417,6 +449,7 @@ async fn config_error_quotes_no_value(context: &Context<'_>) -> Checked {
         let Err(problems) = context.build_or_problems(options) else {
             continue;
         };
+        context.happened("options that are refused");
         let shown = format!("{problems} {problems:?}");
         for value in canaries.iter().chain(&secrets) {
             check(
@@ -436,6 +469,7 @@ async fn config_hostile_key_shown_safely(context: &Context<'_>) -> Checked {
     let key = format!("\u{1b}[31m\nline 9: fine{}", "x".repeat(20_000));
     options[key] = Value::from(1);
     let problems = refusal(context, "a hostile key", &options)?;
+    check(!problems.is_empty(), "a hostile key", "a problem", "none")?;
     for problem in problems.iter() {
         let shown = problem.to_string();
         check(
@@ -519,7 +553,7 @@ async fn config_schema_matches_parser(context: &Context<'_>) -> Checked {
 }
 
 async fn config_schema_describes_every_option(context: &Context<'_>) -> Checked {
-    let silent: Vec<String> = of_schema(&schema(context))
+    let silent: Vec<String> = all_options(context)?
         .iter()
         .filter(|option| !option.is_described)
         .map(OptionOf::path)

@@ -1,6 +1,7 @@
 //! Error classes: what a failure says about what to do next.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dispatch_api::{
@@ -11,12 +12,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::steps::{
-    check_class, deliver_control, deliver_recovered, ends_by, failed, replace_credentials, sourced,
+    check_class, deliver_control, deliver_recovered, ends_by, failed, replace_credentials, rows,
+    sourced,
 };
 use crate::conformance::case::case;
 use crate::conformance::{
-    Capability, Case, Checked, Context, Duplicates, ErrorRow, Failure, Fault, FaultKind, check,
-    check_eq,
+    Capability, Case, Checked, Context, Duplicates, ErrorRow, Failure, Fault, FaultKind,
+    Unreachable, check, check_eq,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -76,9 +78,14 @@ pub(super) const CASES: &[Case] = &[
     .needs_capabilities(&[Capability::CredentialSource]),
     case!(
         network_failures_are_transient,
-        "a connection that ends before or after the request was carried out loses no message"
+        "a connection that ends before or after the request was carried out is an error that loses no message"
     )
     .needs_faults(&[FaultKind::LoseRequest, FaultKind::LoseReply]),
+    case!(
+        an_unreachable_server_is_transient_within_the_timeout,
+        "a server that cannot be reached, in whatever way, is an error in time that loses no message"
+    )
+    .needs_capabilities(&[Capability::Unreachable, Capability::Durable]),
     case!(
         error_carries_context_without_payload,
         "no error, printed in whatever way, holds a body, a header's value or a secret"
@@ -94,14 +101,6 @@ pub(super) const CASES: &[Case] = &[
         "whatever an envelope holds, the sink answers, and goes on"
     ),
 ];
-
-fn rows<'c>(context: &'c Context<'_>) -> Checked<&'c [ErrorRow]> {
-    let rows = &context.profile().error_table;
-    if rows.is_empty() {
-        return Err(Failure::of_kit("error table", "the profile has no rows"));
-    }
-    Ok(rows)
-}
 
 async fn error_class_table(context: &Context<'_>) -> Checked {
     let destination = context.destination().await?;
@@ -366,6 +365,47 @@ async fn network_failures_are_transient(context: &Context<'_>) -> Checked {
         deliver_recovered(context, &*sink, step, || context.envelope()).await?;
     }
     context.judge(&destination, Duplicates::Forbidden).await
+}
+
+/// Every way not to reach a server, all at once: each takes the sink's whole time at most.
+async fn an_unreachable_server_is_transient_within_the_timeout(context: &Context<'_>) -> Checked {
+    // Room for a busy machine to connect where it can, and a request to leave.
+    const LIMIT: Duration = Duration::from_secs(1);
+    let destination = context.destination().await?;
+    let all = context.fixture().unreachable(&destination);
+    let all = all.map_err(|error| Failure::of_kit("unreachable servers", error.to_string()))?;
+    if all.is_empty() {
+        let text = "the fixture knows no server that cannot be reached";
+        return Err(Failure::of_kit("unreachable servers", text));
+    }
+    let mut running = Vec::new();
+    for Unreachable {
+        what,
+        mut options,
+        outcome,
+        ..
+    } in all
+    {
+        options["timeout_ms"] = (LIMIT.as_millis() as u64).into();
+        context.step(format!("build a sink of {what}"));
+        let sink = context.try_build(&options);
+        let sink = sink.map_err(|text| Failure::new(what, "a sink is built", text))?;
+        for ctx in [context.first_attempt(), DeliveryContext::direct()] {
+            let sink = Arc::clone(&sink);
+            running.push(async move {
+                let envelope = context.envelope();
+                let delivery = context.deliver_in(&*sink, &envelope, &ctx);
+                let error = failed(what, ends_by(context, what, LIMIT, delivery).await?)?;
+                check_class(what, ErrorClass::Transient, &error)?;
+                check_eq(what, &outcome, &error.outcome())
+            });
+        }
+    }
+    for answered in futures_util::future::join_all(running).await {
+        answered?;
+    }
+    let stored = context.quiet(&destination).await?;
+    check_eq("stored messages", &0, &stored.len())
 }
 
 /// Everything that an error can be printed as.

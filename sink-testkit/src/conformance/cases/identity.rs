@@ -68,7 +68,8 @@ pub(super) const CASES: &[Case] = &[
         the_key_is_what_is_declared,
         "the key that arrives with a message is made of its tenant, and of its source where the profile says so"
     )
-    .needs_capabilities(&[Capability::Key]),
+    .needs_capabilities(&[Capability::Key])
+    .otherwise(|context| Box::pin(there_is_no_key(context))),
     case!(
         a_replay_keeps_the_key,
         "a replay is ordered with what it repeats"
@@ -291,12 +292,18 @@ async fn the_key_is_one_for_tenant_and_source(context: &Context<'_>) -> Checked 
     )
 }
 
-async fn the_key_is_what_is_declared(context: &Context<'_>) -> Checked {
+/// What is stored for messages of these tenants, each from these sources.
+async fn of_tenants_and_sources<'t>(
+    context: &Context<'_>,
+    tenants: &[Option<&'t str>],
+    sources: &[&'t str],
+) -> Checked<Vec<(Option<&'t str>, &'t str, StoredMessage)>> {
     let destination = context.destination().await?;
     let sink = context.build(&destination)?;
-    let tenants = [Some("quay-7"), Some("quay-8"), None];
-    let places = tenants.map(|tenant| ["harbor", "depot"].map(|source| (tenant, source)));
-    let places = places.as_flattened();
+    let places: Vec<(Option<&str>, &str)> = tenants
+        .iter()
+        .flat_map(|tenant| sources.iter().map(|source| (*tenant, *source)))
+        .collect();
     let deliveries: Vec<_> = places
         .iter()
         .map(|(tenant, source)| {
@@ -305,9 +312,26 @@ async fn the_key_is_what_is_declared(context: &Context<'_>) -> Checked {
         })
         .collect();
     let pairs = all_arrive(context, &destination, &*sink, &deliveries).await?;
-    for ((tenant, source), (_, stored)) in places.iter().zip(&pairs) {
-        let expected = context.profile().key.key(*tenant, source);
+    let stored = places.into_iter().zip(pairs);
+    Ok(stored
+        .map(|((tenant, source), (_, stored))| (tenant, source, stored))
+        .collect())
+}
+
+const TENANTS: [Option<&str>; 3] = [Some("quay-7"), Some("quay-8"), None];
+const SOURCES: [&str; 2] = ["harbor", "depot"];
+
+async fn the_key_is_what_is_declared(context: &Context<'_>) -> Checked {
+    for (tenant, source, stored) in of_tenants_and_sources(context, &TENANTS, &SOURCES).await? {
+        let expected = context.profile().key.key(tenant, source);
         check_eq("the key of a message", &expected, &stored.key)?;
+    }
+    Ok(())
+}
+
+async fn there_is_no_key(context: &Context<'_>) -> Checked {
+    for (_, _, stored) in of_tenants_and_sources(context, &TENANTS, &SOURCES).await? {
+        check_eq("an undeclared key", &None, &stored.key)?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use dispatch_api::{Envelope, ErrorClass, Outcome, Sink};
 
+use super::carried::{Delivery, all_arrive, check_bytes};
 use crate::conformance::case::case;
 use crate::conformance::{
     Capability, Case, Checked, Context, Destination, Duplicates, EntryFault, Fault, FaultKind,
@@ -60,7 +61,8 @@ pub(super) const CASES: &[Case] = &[
         a_key_that_does_not_fit_is_refused_unsent,
         "a tenant or source that makes no key of the destination is Permanent, and is never cut"
     )
-    .needs_capabilities(&[Capability::BoundedKey]),
+    .needs_capabilities(&[Capability::BoundedKey])
+    .otherwise(|context| Box::pin(any_tenant_arrives_whole(context))),
     case!(
         the_key_is_the_same_after_a_rebuild,
         "another instance of the sink gives the same key"
@@ -323,6 +325,40 @@ async fn a_key_that_does_not_fit_is_refused_unsent(context: &Context<'_>) -> Che
         )?;
     }
     context.judge(&destination, Duplicates::Forbidden).await
+}
+
+/// Where nothing bounds a key, or there is none, whatever a tenant is called arrives, in the
+/// message and in the key.
+async fn any_tenant_arrives_whole(context: &Context<'_>) -> Checked {
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let long = "a".repeat(1_000);
+    let mut tenants = vec![
+        ("a tenant of two words", "two words"),
+        ("a tenant of many characters", &*long),
+        ("a tenant with the marks of keys", "quay/7.*>%#"),
+    ];
+    if context.profile().has(Capability::TextBeyondAscii) {
+        tenants.push(("a tenant beyond ASCII", "na\u{ef}ve"));
+    }
+    let deliveries: Vec<Delivery> = tenants
+        .iter()
+        .map(|(label, tenant)| {
+            let envelope = context.envelope_from(Some(tenant), "harbor", "{}");
+            Delivery::new(label, envelope, context.first_attempt())
+        })
+        .collect();
+    let pairs = all_arrive(context, &destination, &*sink, &deliveries).await?;
+    if !context.profile().has(Capability::Key) {
+        return Ok(());
+    }
+    for ((label, tenant), (_, stored)) in tenants.iter().zip(&pairs) {
+        let should = context.profile().key.key(Some(tenant), "harbor");
+        let bytes = |key: &Option<String>| key.as_deref().unwrap_or_default().as_bytes().to_vec();
+        let step = format!("the key of {label}");
+        check_bytes(&step, &bytes(&should), &bytes(&stored.key))?;
+    }
+    Ok(())
 }
 
 async fn the_key_is_the_same_after_a_rebuild(context: &Context<'_>) -> Checked {

@@ -10,7 +10,8 @@ use dispatch_api::{Answer, Envelope, ErrorClass, Outcome, Receipt, Sink, SinkErr
 use tokio::time::Instant;
 
 use crate::conformance::{
-    Checked, Clock, Context, Destination, Failure, Fault, Hold, StoredMessage, check, check_eq,
+    Checked, Clock, Context, Destination, ErrorRow, Failure, Fault, Hold, StoredMessage, check,
+    check_eq,
 };
 
 /// How much later than its time something may come. It is shorter than the defaults that
@@ -23,6 +24,36 @@ pub(super) fn slack(context: &Context<'_>) -> Duration {
             Clock::Paused => Duration::from_millis(50),
             Clock::Real => Duration::from_secs(2),
         }
+}
+
+/// The rows of the error table, of which a fixture that plays them has some.
+pub(super) fn rows<'c>(context: &'c Context<'_>) -> Checked<&'c [ErrorRow]> {
+    let rows = &context.profile().error_table;
+    if rows.is_empty() {
+        return Err(Failure::of_kit("error table", "the profile has no rows"));
+    }
+    Ok(rows)
+}
+
+/// The destination's record of requests is not empty. For the end of a case whose messages have
+/// arrived: what was said of each request was said of some.
+pub(super) fn check_recorded(context: &Context<'_>, destination: &Destination) -> Checked {
+    if context.faults()?.requests(destination).is_empty() {
+        let text = "it has no request of messages that have arrived";
+        return Err(Failure::of_kit("the record of requests", text));
+    }
+    Ok(())
+}
+
+/// No request was seen, and the next is.
+pub(super) async fn nothing_was_sent(context: &Context<'_>, destination: &Destination) -> Checked {
+    let seen = context.faults()?.requests(destination);
+    check_eq("requests", &0, &seen.len())?;
+    let sink = context.build(destination)?;
+    deliver_control(context, &*sink, "the delivery after it").await?;
+    // A sink that does not wait for its destination may have answered before.
+    context.wait_for(destination, 1).await?;
+    check_recorded(context, destination)
 }
 
 /// The class, and of `RetryAfter` only the kind.

@@ -50,7 +50,8 @@ pub(super) const CASES: &[Case] = &[
         labels_are_bounded,
         "thirty messages of thirty tenants make no more series than one, and no id or tenant is in a label"
     )
-    .needs_capabilities(&[Capability::Telemetry]),
+    .needs_capabilities(&[Capability::Telemetry])
+    .otherwise(|context| Box::pin(nothing_has_a_name_of_messaging(context))),
     case!(
         a_span_tells_of_the_request,
         "a request has a span with its destination and operation, by OpenTelemetry's names"
@@ -215,6 +216,39 @@ async fn labels_are_bounded(context: &Context<'_>) -> Checked {
         "series after thirty messages",
         &after_one,
         &observer.series().len(),
+    )
+}
+
+/// Whoever does not say that requests are counted and traced by OpenTelemetry's names has
+/// nothing under one of them: a host would take it for all there is.
+async fn nothing_has_a_name_of_messaging(context: &Context<'_>) -> Checked {
+    let observer = context.observer();
+    let _metrics = metrics::set_default_local_recorder(observer.metrics());
+    let destination = context.destination().await?;
+    let sink = context.build(&destination)?;
+    let nowhere = context.build(&context.fixture().missing())?;
+    let listening = observer.listen();
+    let envelope = context.envelope();
+    context.deliver_ok(&*sink, &envelope).await?;
+    // A failure is not counted either.
+    let lost = context.envelope();
+    let answer = context.deliver(&*nowhere, &lost).await;
+    let may_be_taken = !context.profile().has(Capability::Durable);
+    check(answer.is_err() || may_be_taken, "deliver", "an error", "Ok")?;
+    context.settle().await;
+    drop(listening);
+    let series = observer.series();
+    let counted = series
+        .iter()
+        .find(|series| series.starts_with("messaging_"));
+    check_eq("undeclared metrics", &None, &counted)?;
+    let text = observer.text();
+    let told = text.lines().find(|line| line.contains("messaging."));
+    check(
+        told.is_none(),
+        "undeclared spans",
+        "no field by a name of messaging",
+        "one",
     )
 }
 

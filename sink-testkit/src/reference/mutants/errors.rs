@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dispatch_api::{ErrorClass, Outcome, SinkError};
+use dispatch_api::{ErrorClass, Outcome, Problems, SinkError};
 
 use super::tools::{answering, caching, calling, delivering, remade};
 use super::{Mutant, Seam};
-use crate::reference::broker::{Broker, MAX_BYTES};
+use crate::reference::broker::{Broker, MAX_BYTES, NAMELESS, SILENT};
 use crate::reference::plugin::{WORLD, World};
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -268,6 +268,67 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 })
             })
         }),
+    ),
+    Mutant::new(
+        "NamelessIsPermanent",
+        "gives a message up when its server's name has no address",
+        "an_unreachable_server_is_transient_within_the_timeout",
+        "a host without an address: expected \"transient\"; observed \"permanent\"",
+        Seam::Sink(|inner, parts| {
+            answering(inner, move |_, answer| {
+                answer.map_err(|error| match &*parts.config.host {
+                    NAMELESS => remade(&error, ErrorClass::Permanent, error.outcome()),
+                    _ => error,
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "NoConnectTimeout",
+        "connects before its time begins to run",
+        "an_unreachable_server_is_transient_within_the_timeout",
+        "a server that takes what comes: expected an end within",
+        Seam::Sink(|inner, parts| {
+            delivering(inner, move |inner, envelope, ctx| {
+                let is_silent = parts.config.host == SILENT;
+                Box::pin(async move {
+                    if is_silent {
+                        tokio::time::sleep(Duration::from_secs(60)).await;
+                    }
+                    inner.deliver(&envelope, &ctx).await
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "SwallowedIsNotStored",
+        "takes a message for not stored when nobody answers",
+        "an_unreachable_server_is_transient_within_the_timeout",
+        "a server that takes what comes: expected Unknown; observed NotStored",
+        Seam::Sink(|inner, _| {
+            answering(inner, |_, answer| {
+                answer.map_err(|error| match error.code() {
+                    "Timeout" => remade(&error, error.class(), Outcome::NotStored),
+                    _ => error,
+                })
+            })
+        }),
+    ),
+    Mutant::new(
+        "ResolvesWhenBuilt",
+        "builds no sink while its server's name has no address",
+        "an_unreachable_server_is_transient_within_the_timeout",
+        "a host without an address: expected a sink is built",
+        Seam::Build(
+            |options, _, honest| match options["link"]["host"].as_str() {
+                Some(NAMELESS) => {
+                    let mut problems = Problems::new();
+                    problems.add("link.host", "has no address");
+                    Err(problems)
+                }
+                _ => honest(options),
+            },
+        ),
     ),
     Mutant::new(
         "PayloadInError",

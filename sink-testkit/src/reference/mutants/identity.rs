@@ -26,6 +26,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
     )
     .in_mode("fair-batched"),
     Mutant::new(
+        "UndeclaredKey",
+        "groups messages where it is said to have no key",
+        "the_key_is_what_is_declared",
+        "an undeclared key: expected None; observed Some(\"harbor\")",
+        Seam::Wire(|inner, _| {
+            requesting(inner, |mut request| {
+                for entry in &mut request.entries {
+                    entry.key = Some("harbor".to_owned());
+                }
+                request
+            })
+        }),
+    )
+    .in_mode("plain-single"),
+    Mutant::new(
         "UndeclaredReceipt",
         "gives receipts where it is said to give none",
         "the_receipt_names_the_stored_message",

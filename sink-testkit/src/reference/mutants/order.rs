@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dispatch_api::SinkError;
 use tokio::sync::Mutex;
 
-use super::tools::{Patched, answering, calling, delivering, requesting};
+use super::tools::{Patched, altering, answering, calling, delivering, requesting};
 use super::{Mutant, Seam};
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -179,6 +179,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
             })
         }),
     ),
+    Mutant::new(
+        "CutsTheTenant",
+        "cuts a tenant that is long, for a key that there is not",
+        "a_key_that_does_not_fit_is_refused_unsent",
+        "the field tenant_id of a tenant of many characters",
+        Seam::Sink(|inner, _| {
+            altering(inner, |envelope| {
+                let tenant = envelope.tenant_id().unwrap_or_default();
+                match tenant.len() {
+                    0..=60 => envelope,
+                    _ => {
+                        let cut = tenant[..60].to_owned();
+                        envelope.with_tenant(cut)
+                    }
+                }
+            })
+        }),
+    )
+    .in_mode("plain-single"),
+    Mutant::new(
+        "CutsTheGroup",
+        "cuts a key that the destination would take whole",
+        "a_key_that_does_not_fit_is_refused_unsent",
+        "the key of a tenant of many characters",
+        Seam::Wire(|inner, _| {
+            requesting(inner, |mut request| {
+                for key in request.entries.iter_mut().filter_map(|it| it.key.as_mut()) {
+                    *key = key.chars().take(128).collect();
+                }
+                request
+            })
+        }),
+    )
+    .in_mode("fair-batched"),
     Mutant::new(
         "SeededHasher",
         "adds the instance's own number to the key",

@@ -80,6 +80,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }),
     ),
     Mutant::new(
+        "CountsInSilence",
+        "counts some messages where it is said to count none",
+        "labels_are_bounded",
+        "undeclared metrics: expected None",
+        Seam::Wire(|inner, _| {
+            requesting(inner, |request| {
+                counter!(SENT, "error_type" => "").increment(1);
+                request
+            })
+        }),
+    )
+    .in_mode("bare"),
+    Mutant::new(
+        "TracesInSilence",
+        "has a span where it is said to have none",
+        "labels_are_bounded",
+        "undeclared spans: expected no field by a name of messaging",
+        Seam::Wire(|inner, _| {
+            requesting(inner, |request| {
+                let name = &*request.destination;
+                tracing::debug_span!("send", messaging.destination.name = name).in_scope(|| ());
+                request
+            })
+        }),
+    )
+    .in_mode("bare"),
+    Mutant::new(
         "NamelessSpan",
         "has no span, as without instrumentation",
         "a_span_tells_of_the_request",
