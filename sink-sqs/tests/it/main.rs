@@ -21,6 +21,8 @@ mod delivery;
 mod extension;
 mod lifecycle;
 mod live_queues;
+#[cfg(feature = "default-chain")]
+mod metadata;
 mod queue_options;
 mod raw;
 mod receiving;
