@@ -18,6 +18,7 @@ mod consuming_telemetry;
 #[cfg(feature = "default-chain")]
 mod credentials;
 mod delivery;
+mod drain;
 mod extension;
 mod lifecycle;
 mod live_queues;
