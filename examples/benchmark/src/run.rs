@@ -94,7 +94,8 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let senders = options.asked(SENDERS);
-    let consumers = options.asked(CONSUMERS);
+    let mut consumers = options.asked(CONSUMERS);
+    consumers.retain(|kind| peers::is_installed(*kind));
     let server = Server::start(None)?;
     if !options.consume && !senders.is_empty() {
         send(options, &server, senders)?;
