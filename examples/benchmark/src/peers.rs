@@ -40,7 +40,7 @@ pub(crate) fn command(
     Ok(Some(command))
 }
 
-/// Whether the client's packages are there.
+/// Whether the client's packages are there, or the client itself is in this build.
 pub(crate) fn is_installed(kind: Kind) -> bool {
     let mut command = match kind {
         Kind::Boto3Batched | Kind::Boto3Single => {
@@ -57,7 +57,7 @@ pub(crate) fn is_installed(kind: Kind) -> bool {
             ]);
             command
         }
-        _ => return true,
+        _ => return cfg!(feature = "peers") || !kind.is_rust_peer(),
     };
     command
         .stdin(Stdio::null())

@@ -30,7 +30,8 @@ pub(crate) struct Options {
     /// The sizes of hooks' bodies in bytes
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1_024, 16_384, 262_144])]
     sizes: Vec<usize>,
-    /// The sizes that are measured with TLS too
+    /// The sizes that are measured with TLS too, by default two: what it adds to a request
+    /// and what to its bytes. The floor speaks plain HTTP only
     #[arg(long, value_delimiter = ',', default_values_t = [1_024, 16_384])]
     tls_sizes: Vec<usize>,
     /// Only these clients
@@ -94,7 +95,8 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let senders = options.asked(SENDERS);
-    let consumers = options.asked(CONSUMERS);
+    let mut consumers = options.asked(CONSUMERS);
+    consumers.retain(|kind| peers::is_installed(*kind));
     let server = Server::start(None)?;
     if !options.consume && !senders.is_empty() {
         send(options, &server, senders)?;

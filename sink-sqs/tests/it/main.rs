@@ -19,9 +19,12 @@ mod consuming_telemetry;
 #[cfg(feature = "default-chain")]
 mod credentials;
 mod delivery;
+mod drain;
 mod extension;
 mod lifecycle;
 mod live_queues;
+#[cfg(feature = "default-chain")]
+mod metadata;
 mod queue_options;
 mod raw;
 mod receiving;

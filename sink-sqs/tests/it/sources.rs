@@ -167,19 +167,34 @@ pub(crate) fn document(name: &str, end: SystemTime) -> String {
 
 /// A metadata service whose instance has a role with the keys of this name.
 pub(crate) async fn metadata(name: &'static str, end: SystemTime) -> RawServer {
+    metadata_refusing(0, name, end).await
+}
+
+/// The same, which gives out so many tokens that it then refuses.
+pub(crate) async fn metadata_refusing(
+    tokens: usize,
+    name: &'static str,
+    end: SystemTime,
+) -> RawServer {
     const ROLES: &str = "/latest/meta-data/iam/security-credentials/";
+    let given = AtomicUsize::new(0);
     RawServer::answering(move |request| {
         let line = request.lines().next().unwrap();
         let target = line.split(' ').nth(1).unwrap();
-        let has_token = request
-            .to_lowercase()
-            .contains("x-aws-ec2-metadata-token: metadata-token");
-        Then::Answer(match (target, has_token) {
-            ("/latest/api/token", _) if line.starts_with("PUT ") => answer(
-                "200 OK",
-                "x-aws-ec2-metadata-token-ttl-seconds: 21600\r\n",
-                "metadata-token",
-            ),
+        let has_token = |number: usize| {
+            let header = format!("x-aws-ec2-metadata-token: metadata-token-{number}\r\n");
+            request.to_lowercase().contains(&header)
+        };
+        let is_authorized = (tokens + 1..=given.load(Ordering::Relaxed)).any(has_token);
+        Then::Answer(match (target, is_authorized) {
+            ("/latest/api/token", _) if line.starts_with("PUT ") => {
+                let number = given.fetch_add(1, Ordering::Relaxed) + 1;
+                answer(
+                    "200 OK",
+                    "x-aws-ec2-metadata-token-ttl-seconds: 21600\r\n",
+                    &format!("metadata-token-{number}"),
+                )
+            }
             (ROLES, true) => answer("200 OK", "", "sender"),
             (target, true) if target == format!("{ROLES}sender") => {
                 answer("200 OK", "", &document(name, end))

@@ -2,7 +2,9 @@
 
 mod consume;
 mod floor;
+#[cfg(feature = "peers")]
 mod omni;
+#[cfg(feature = "peers")]
 mod sdk;
 mod sink;
 
@@ -23,6 +25,14 @@ pub(crate) use self::sink::sink;
 
 /// How many requests every client has in flight.
 pub(crate) const IN_FLIGHT: usize = 8;
+
+/// The most messages that a peer receives at once.
+#[cfg(feature = "peers")]
+const PER_RECEIVE: i32 = 10;
+
+/// How long a peer's receive may wait for a message. There always is one.
+#[cfg(feature = "peers")]
+const WAIT_SECONDS: i32 = 20;
 
 /// The keys of every client. The server knows none.
 pub(crate) const KEY_ID: &str = "AKIDBENCHMARK0000001";
@@ -100,6 +110,20 @@ impl Kind {
         )
     }
 
+    /// Whether it is in builds with the feature `peers` only.
+    pub(crate) fn is_rust_peer(self) -> bool {
+        matches!(
+            self,
+            Self::SdkBatched
+                | Self::SdkSingle
+                | Self::OmniBatched
+                | Self::OmniSingle
+                | Self::SdkConsumeEach
+                | Self::SdkConsumeBatched
+                | Self::OmniqueueConsume
+        )
+    }
+
     /// Whether it receives messages; the others send them.
     pub(crate) fn consumes(self) -> bool {
         matches!(
@@ -166,17 +190,28 @@ pub(crate) async fn measure(
         Kind::Floor => floor::run(job).await?,
         Kind::SinkBatched => sink::run(job, true).await?,
         Kind::SinkSingle => sink::run(job, false).await?,
-        Kind::SdkBatched => sdk::batched(job).await?,
-        Kind::SdkSingle => sdk::single(job).await?,
-        Kind::OmniBatched => omni::batched(job).await?,
-        Kind::OmniSingle => omni::single(job).await?,
         Kind::ConsumeEach => consume::sink(job, false).await?,
         Kind::ConsumeGathered => consume::sink(job, true).await?,
-        Kind::SdkConsumeEach => consume::by_sdk(job, false).await?,
-        Kind::SdkConsumeBatched => consume::by_sdk(job, true).await?,
-        Kind::OmniqueueConsume => consume::omni(job).await?,
-        Kind::Boto3Batched | Kind::Boto3Single | Kind::NodeBatched | Kind::NodeSingle => {
-            return Err("this client is no Rust program: `run` starts it".into());
+        #[cfg(feature = "peers")]
+        Kind::SdkBatched => sdk::batched(job).await?,
+        #[cfg(feature = "peers")]
+        Kind::SdkSingle => sdk::single(job).await?,
+        #[cfg(feature = "peers")]
+        Kind::OmniBatched => omni::batched(job).await?,
+        #[cfg(feature = "peers")]
+        Kind::OmniSingle => omni::single(job).await?,
+        #[cfg(feature = "peers")]
+        Kind::SdkConsumeEach => sdk::consume(job, false).await?,
+        #[cfg(feature = "peers")]
+        Kind::SdkConsumeBatched => sdk::consume(job, true).await?,
+        #[cfg(feature = "peers")]
+        Kind::OmniqueueConsume => omni::consume(job).await?,
+        other => {
+            let why = match other.is_rust() {
+                true => "is in builds with the feature `peers` only",
+                false => "is no Rust program: `run` starts it",
+            };
+            return Err(format!("{other} {why}").into());
         }
     }
     let measured = meter.measured().ok_or("too few answers to measure")?;

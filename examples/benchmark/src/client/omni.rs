@@ -1,12 +1,13 @@
 //! omniqueue's SQS backend. It has no attributes, so it sends the bodies alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use omniqueue::QueueProducer as _;
 use omniqueue::backends::SqsBackend;
 use omniqueue::backends::sqs::SqsProducer;
 
-use super::{IN_FLIGHT, Job, sdk, workers};
+use super::{IN_FLIGHT, Job, PER_RECEIVE, WAIT_SECONDS, sdk, workers};
 use crate::Failure;
 use crate::workload::{context, message, per_request};
 
@@ -53,6 +54,33 @@ pub(super) async fn single(job: Job) -> Result<(), Failure> {
                 let body = message(hook, &ctx)?.encode();
                 producer.send_raw(&body).await?;
                 job.meter.answered(1);
+            }
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// Eight tasks that receive ten and acknowledge each. It asks for no attributes.
+pub(super) async fn consume(job: Job) -> Result<(), Failure> {
+    let consumer = SqsBackend::builder(job.queue_url())
+        .sqs_config(sdk::config(&job))
+        .build_consumer()
+        .await?;
+    let consumer = Arc::new(consumer);
+    workers(IN_FLIGHT, || {
+        let (job, consumer) = (job.clone(), Arc::clone(&consumer));
+        async move {
+            let wait = Duration::from_secs(WAIT_SECONDS.unsigned_abs().into());
+            while !job.meter.is_over() {
+                let deliveries = consumer.receive_all(PER_RECEIVE as usize, wait).await?;
+                if deliveries.is_empty() {
+                    return Err("a receive without messages".into());
+                }
+                for delivery in deliveries {
+                    delivery.ack().await.map_err(|(error, _)| error)?;
+                    job.meter.answered(1);
+                }
             }
             Ok(())
         }

@@ -1,11 +1,14 @@
 //! aws-sdk-sqs with its defaults. It is given the same messages, and checks no digest.
 
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_sqs::types::{MessageAttributeValue, SendMessageBatchRequestEntry};
+use aws_sdk_sqs::types::{
+    DeleteMessageBatchRequestEntry, MessageAttributeValue, MessageSystemAttributeName,
+    SendMessageBatchRequestEntry,
+};
 use aws_sdk_sqs::{Client, Config};
 use dispatch_api::Message;
 
-use super::{IN_FLIGHT, Job, KEY_ID, REGION, SECRET, workers};
+use super::{IN_FLIGHT, Job, KEY_ID, PER_RECEIVE, REGION, SECRET, WAIT_SECONDS, workers};
 use crate::Failure;
 use crate::workload::{context, message, per_request};
 
@@ -94,4 +97,71 @@ pub(super) async fn single(job: Job) -> Result<(), Failure> {
         }
     })
     .await
+}
+
+/// Eight tasks that receive ten and delete each, or all ten in one call.
+pub(super) async fn consume(job: Job, batched: bool) -> Result<(), Failure> {
+    let client = Client::from_conf(config(&job));
+    workers(IN_FLIGHT, || {
+        let (job, client) = (job.clone(), client.clone());
+        async move {
+            let queue_url = job.queue_url();
+            while !job.meter.is_over() {
+                let handles = receive(&client, &queue_url).await?;
+                if batched {
+                    let count = handles.len();
+                    delete_together(&client, &queue_url, handles).await?;
+                    job.meter.answered(count);
+                    continue;
+                }
+                for handle in handles {
+                    let request = client.delete_message().queue_url(&queue_url);
+                    request.receipt_handle(handle).send().await?;
+                    job.meter.answered(1);
+                }
+            }
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// Receives what sink-sqs receives: the bodies and all attributes.
+async fn receive(client: &Client, queue_url: &str) -> Result<Vec<String>, Failure> {
+    let reply = client
+        .receive_message()
+        .queue_url(queue_url)
+        .max_number_of_messages(PER_RECEIVE)
+        .wait_time_seconds(WAIT_SECONDS)
+        .message_attribute_names("All")
+        .message_system_attribute_names(MessageSystemAttributeName::All)
+        .send()
+        .await?;
+    let messages = reply.messages.unwrap_or_default();
+    let handles = messages.into_iter().map(|message| message.receipt_handle);
+    let handles: Option<Vec<String>> = handles.collect();
+    handles
+        .filter(|handles| !handles.is_empty())
+        .ok_or_else(|| "a receive without messages and their handles".into())
+}
+
+async fn delete_together(
+    client: &Client,
+    queue_url: &str,
+    handles: Vec<String>,
+) -> Result<(), Failure> {
+    let count = handles.len();
+    let mut request = client.delete_message_batch().queue_url(queue_url);
+    for (index, handle) in handles.into_iter().enumerate() {
+        let entry = DeleteMessageBatchRequestEntry::builder()
+            .id(index.to_string())
+            .receipt_handle(handle)
+            .build()?;
+        request = request.entries(entry);
+    }
+    let reply = request.send().await?;
+    match reply.successful().len() == count {
+        true => Ok(()),
+        false => Err("not every message is deleted".into()),
+    }
 }

@@ -171,12 +171,17 @@ pub(crate) fn stored_bodies(server: &SqsServer, queue: &str) -> Vec<String> {
     let messages = server.messages(queue).unwrap();
     messages
         .iter()
-        .map(|stored| {
-            let message = dispatch_api::Message::decode(stored.body.as_bytes()).unwrap();
-            match message.content {
-                dispatch_api::Content::Inline(body) => String::from_utf8(body.to_vec()).unwrap(),
-                dispatch_api::Content::Claim(claim) => claim.to_string(),
-            }
-        })
+        .map(|stored| sqs_body(&stored.body))
         .collect()
+}
+
+/// The body of the hook that a message holds, or its claim.
+pub(crate) fn sqs_body(message: &str) -> String {
+    match dispatch_api::Message::decode(message.as_bytes())
+        .unwrap()
+        .content
+    {
+        dispatch_api::Content::Inline(body) => String::from_utf8(body.to_vec()).unwrap(),
+        dispatch_api::Content::Claim(claim) => claim.to_string(),
+    }
 }

@@ -1,20 +1,26 @@
 //! What the stages of one delivery cost, in CPU time of this process.
 //!
-//! What only sink-sqs itself can reach (the digests, the request, its signature, the
-//! reading of the answer) is measured as a whole, against the server in a process of its
-//! own.
+//! What only sink-sqs itself can reach is measured inside deliveries to the server in a
+//! process of its own, between two of the points at which sink-sqs turns to its host:
+//!
+//! - `sign`: from the question what time it is, which is the last before the signature, to
+//!   the end of the span's first poll. The signature, and its request's way to a
+//!   connection that waits.
+//! - `reconcile`: from the end of the request's span to the metrics of it. The answer is
+//!   parsed, its digests are compared, and each message has its own answer.
+
+mod stops;
 
 use std::hint::black_box;
 use std::io::{BufRead as _, BufReader};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::measurement::{Measurement, ValueFormatter};
 use criterion::{BenchmarkId, Criterion, Throughput};
-use dispatch_api::{
-    DeliveryContext, Envelope, HeaderField, HostServices, Message, Receipt, Reconciliation, Sink,
-};
+use dispatch_api::{DeliveryContext, Envelope, HeaderField, HostServices, Message, Sink};
 use rustix::time::{ClockId, clock_gettime};
 use sink_sqs::{SqsSink, SqsSinkConfig};
 use tokio::runtime::Runtime;
@@ -23,6 +29,7 @@ use tokio::runtime::Runtime;
 struct CpuTime;
 
 impl CpuTime {
+    /// All that this process has used.
     fn now() -> Duration {
         let now = clock_gettime(ClockId::ProcessCPUTime);
         Duration::new(
@@ -148,15 +155,6 @@ fn stages(criterion: &mut Criterion<CpuTime>) {
         });
     }
     group.finish();
-    criterion.bench_function("reconcile/10", |bencher| {
-        bencher.iter(|| {
-            let mut reply = Reconciliation::new(10);
-            for index in (0..10).rev() {
-                reply.note(Some(black_box(index)), Ok(Receipt::new()));
-            }
-            reply.finish()
-        });
-    });
 }
 
 fn deliveries(criterion: &mut Criterion<CpuTime>) {
@@ -174,6 +172,38 @@ fn deliveries(criterion: &mut Criterion<CpuTime>) {
         group.throughput(Throughput::Elements(count));
         group.bench_function(name, |bencher| {
             bencher.iter(|| deliver(&runtime, &sink, &hooks));
+        });
+    }
+    group.finish();
+}
+
+/// What lies between two stops of a delivery, for so many hooks of a size in one request.
+fn between_stops(
+    criterion: &mut Criterion<CpuTime>,
+    stage: &str,
+    requests: &[(u64, usize)],
+    taken: fn() -> Duration,
+) {
+    let server = Server::start();
+    let services = services().with_clock(Arc::new(stops::StopClock));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime of one thread");
+    let mut group = criterion.benchmark_group(stage);
+    for &(count, size) in requests {
+        let config = config(&server.queue_url, count > 1);
+        let sink = SqsSink::new(config, &services).expect("no certificate is needed");
+        let hooks: Vec<Envelope> = (0..count).map(|_| hook(&services, size)).collect();
+        group.bench_function(format!("{count} of {size}"), |bencher| {
+            bencher.iter_custom(|iterations| {
+                let mut total = Duration::ZERO;
+                for _ in 0..iterations {
+                    deliver(&runtime, &sink, &hooks);
+                    total += taken();
+                }
+                total
+            });
         });
     }
     group.finish();
@@ -234,5 +264,10 @@ fn main() {
         .configure_from_args();
     stages(&mut criterion);
     deliveries(&mut criterion);
+    // Last, because from here on spans and metrics are listened to.
+    stops::listen();
+    let requests = [(1, 256), (1, 1_024), (1, 16_384), (10, 1_024)];
+    between_stops(&mut criterion, "sign", &requests, stops::signing);
+    between_stops(&mut criterion, "reconcile", &requests, stops::reconciling);
     criterion.final_summary();
 }
