@@ -139,7 +139,7 @@ impl<E> BatchEntry<E> {
 ///   Two invariants of the lock carry all of it: an entry is in the queue, in a batch or
 ///   taken out, and moves only under the lock; who moves it answers it.
 /// - What one thread can do in sequence is checked by 10,000 random cases
-///   (`tests/batcher_properties.rs`), instants and all.
+///   (`tests/batcher_properties`), instants and all.
 pub struct Batcher<S: BatchSender> {
     shared: Arc<Shared<S>>,
 }
