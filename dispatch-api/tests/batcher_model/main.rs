@@ -144,10 +144,12 @@ struct Model {
 
 impl Model {
     fn new(max_entries: usize, max_inflight: usize) -> Self {
-        let mut settings = BatchSettings::default();
-        settings.max_entries = NonZeroUsize::new(max_entries).unwrap();
-        settings.max_inflight = NonZeroUsize::new(max_inflight).unwrap();
-        settings.linger = LINGER;
+        let settings = BatchSettings {
+            max_entries: NonZeroUsize::new(max_entries).unwrap(),
+            max_inflight: NonZeroUsize::new(max_inflight).unwrap(),
+            linger: LINGER,
+            ..BatchSettings::default()
+        };
         let destination = Destination::default();
         Self {
             batcher: Arc::new(Batcher::new(destination.clone(), settings)),
@@ -330,7 +332,7 @@ fn ordered() {
             (Some(first), Some(second)) => assert!(first < second, "{sent:?}"),
             // The drain came before the second, or before both.
             (_, None) => assert!(!all_ok),
-            (None, Some(_)) => panic!("{sent:?}"),
+            (None, Some(_)) => unreachable!("{sent:?}"),
         }
     }
 }

@@ -120,9 +120,11 @@ impl Case {
     async fn submit(&mut self, entry: Entry) {
         self.next_number += 1;
         let now = self.world.start.elapsed();
-        let mut admitted = self.world.admitted.lock().unwrap();
-        admitted.insert(entry.number, now);
-        drop(admitted);
+        self.world
+            .admitted
+            .lock()
+            .unwrap()
+            .insert(entry.number, now);
         let answer = submit(&self.world, &self.batcher, &entry);
         tokio::task::yield_now().await;
         self.callers.push(Caller { entry, answer });
