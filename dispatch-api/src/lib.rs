@@ -14,6 +14,7 @@ mod redelivery;
 mod registry;
 mod retry;
 mod routes;
+mod runtime;
 mod services;
 mod settle;
 mod sink;

@@ -12,6 +12,7 @@ const PLACES: [&str; 10] = [
     "../examples/dispatcher/tests",
     "../examples/worker/src",
     "../examples/worker/tests",
+    "../examples/sink-kafka/tests",
     "../sink-testkit/src",
     "../sink-testkit/tests",
     "src",

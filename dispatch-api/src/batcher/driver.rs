@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use tokio::time::{Instant, sleep_until};
 
 use super::queue::{Batch, Held, Next};
 use super::{Answer, BatchSender, Flush, Shared, Slot};
 use crate::error::{Outcome, SinkError};
+use crate::runtime::{now, sleep_until, spawn};
 use crate::sink::tell_contained;
 
 /// Starts the task on the runtime of the caller.
 pub(super) fn start<S: BatchSender>(shared: Arc<Shared<S>>) {
     let stopped = Stopped(shared);
-    tokio::spawn(async move { run(&stopped.0).await });
+    spawn(async move { run(&stopped.0).await });
 }
 
 async fn run<S: BatchSender>(shared: &Shared<S>) {
     let mut in_flight = FuturesUnordered::new();
     loop {
         let until = loop {
-            let next = shared.state().queue.next(Instant::now());
+            let next = shared.state().queue.next(now());
             match next {
                 Next::Send(batch) => {
                     in_flight.push(request(shared, batch));
@@ -72,7 +72,7 @@ async fn request<S: BatchSender>(shared: &Shared<S>, batch: Batch<Slot<S::Entry>
     let flush = Flush {
         reason: batch.reason,
         bytes: batch.bytes,
-        waited: batch.oldest.elapsed(),
+        waited: now() - batch.oldest,
     };
     let (entries, replies): (Vec<_>, Vec<_>) = batch
         .entries

@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 use sink_testkit::conformance::{
     Adapter, Case, Destination, FaultScript, FixtureError, Ledger, Profile, SinkFixture,
-    StoredMessage, Verdict, cases, check, run_case,
+    StoredMessage, Unreachable, Verdict, cases, check, run_case,
 };
 use sink_testkit::reference::ReferenceAdapter;
 
@@ -124,6 +124,10 @@ impl SinkFixture for Shared {
 
     fn missing(&self) -> Destination {
         self.inner.missing()
+    }
+
+    fn unreachable(&self, destination: &Destination) -> Result<Vec<Unreachable>, FixtureError> {
+        self.inner.unreachable(destination)
     }
 
     fn options(&self, destination: &Destination) -> Value {
