@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The sources that may hold a named test.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 11] = [
     "../dispatch-api/src",
     "../dispatch-api/tests",
     "../examples/dispatcher/src",

@@ -85,9 +85,16 @@ impl<'f> Context<'f> {
         self.seed
     }
 
-    /// An observer of what this adapter answers for.
+    /// An observer of everything that is told.
     #[must_use]
     pub fn observer(&self) -> Observer {
+        Observer::new()
+    }
+
+    /// An observer of what may show no payload: all but what the client writes down of the
+    /// wire, [`Profile::wire_logs`].
+    #[must_use]
+    pub fn payload_observer(&self) -> Observer {
         Observer::new().without_wire_logs(self.profile.wire_logs)
     }
 

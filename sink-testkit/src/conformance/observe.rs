@@ -51,6 +51,11 @@ impl Observer {
 
     /// Takes spans and records of this thread until the guard is dropped. The first call in
     /// a process installs the subscriber that does it.
+    ///
+    /// # Panics
+    ///
+    /// When another subscriber is installed already, or a feature of `tracing` leaves levels
+    /// out: nothing would be heard, and every case about what is told would pass.
     #[must_use]
     pub fn listen(&self) -> Listening {
         static INSTALLED: Once = Once::new();
@@ -66,9 +71,14 @@ impl Observer {
                 .with_writer(|| Writer)
                 .with_filter(is_heard);
             let subscriber = tracing_subscriber::registry().with(layer);
-            if tracing::subscriber::set_global_default(subscriber).is_err() {
-                eprintln!("another subscriber is installed: the suite hears nothing");
-            }
+            // A suite that hears nothing would find no secret anywhere.
+            tracing::subscriber::set_global_default(subscriber)
+                .expect("no other subscriber is installed in the process of the suite");
+            assert_eq!(
+                tracing::level_filters::STATIC_MAX_LEVEL,
+                tracing::level_filters::LevelFilter::TRACE,
+                "the suite hears every level: no feature of tracing may leave some out"
+            );
         });
         let before = HEARD.replace(Some(Heard {
             text: Arc::clone(&self.text),

@@ -25,6 +25,9 @@ pub struct ReferenceAdapter {
     mutant: Option<&'static Mutant>,
 }
 
+/// Where a client of the broker would write down what it sends.
+pub(super) const WIRE_LOG: &str = "reference_wire";
+
 impl ReferenceAdapter {
     /// The honest one.
     #[must_use]
@@ -60,6 +63,7 @@ impl ReferenceAdapter {
         }
         let mut profile = Profile::new(mode, guarantees);
         profile.clock = Clock::Paused;
+        profile.wire_logs = &[WIRE_LOG];
         if mode == BARE {
             return profile;
         }

@@ -138,6 +138,12 @@ pub(crate) fn an_adapter_without_modes_fails() {
     fails_with(&ended, "it declares no mode, so no case would run");
 }
 
+pub(crate) fn a_process_in_which_nothing_is_heard_fails_what_listens() {
+    let case = "secrets_are_not_in_logs_or_metrics";
+    let ended = run("hears-nothing", &ledger(&[(case, "passed")]), &[case], &[]);
+    fails_with(&ended, "no other subscriber is installed");
+}
+
 pub(crate) fn what_cannot_run_says_so() {
     let ended = run("cannot-run", &ledger(&[]), &[], &[]);
     assert!(ended.is_success, "{}", ended.text);

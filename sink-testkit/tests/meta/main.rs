@@ -103,6 +103,7 @@ fn main() -> ExitCode {
             an_update_of_one_case_leaves_the_other_rows,
             an_update_does_not_accept_a_failure,
             an_adapter_without_modes_fails,
+            a_process_in_which_nothing_is_heard_fails_what_listens,
             what_cannot_run_says_so,
             what_cannot_run_and_has_to_fails;
         limited:

@@ -18,6 +18,14 @@ pub(crate) fn play(subject: &str) -> ExitCode {
         "honest" => Does::Nothing,
         "fails-every-other" => Does::Breaks(&FAILS_EVERY_OTHER),
         "never-answers" => Does::Breaks(&NEVER_ANSWERS),
+        "hears-nothing" => {
+            // As an adapter might that shows its own log.
+            let quiet = tracing_subscriber::fmt()
+                .with_writer(std::io::sink)
+                .finish();
+            tracing::subscriber::set_global_default(quiet).unwrap();
+            Does::Nothing
+        }
         "cannot-run" => Does::CannotRun,
         "has-no-modes" => Does::HasNoModes,
         other => unreachable!("no subject {other}"),

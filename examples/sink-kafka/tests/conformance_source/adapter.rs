@@ -100,6 +100,5 @@ pub(crate) fn profile() -> SourceProfile {
     profile.wait = Duration::from_millis(500);
     profile.timeout = TIMEOUT;
     profile.max_message_bytes = Some(900_000);
-    profile.wire_logs = &["librdkafka"];
     profile
 }

@@ -98,7 +98,6 @@ fn profile(mode: &str) -> SourceProfile {
     profile.timeout = Duration::from_secs(2);
     profile.max_message_bytes = Some(MAX_MESSAGE_BYTES);
     profile.error_table = error_table();
-    profile.wire_logs = &["async_nats"];
     profile
 }
 

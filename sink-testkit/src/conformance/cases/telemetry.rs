@@ -390,7 +390,7 @@ const MARKERS: [&str; 3] = [
 ];
 
 async fn payloads_are_never_told(context: &Context<'_>) -> Checked {
-    let observer = context.observer();
+    let observer = context.payload_observer();
     let _metrics = metrics::set_default_local_recorder(observer.metrics());
     let _listening = observer.listen();
     let destination = context.destination().await?;

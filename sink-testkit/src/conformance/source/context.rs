@@ -19,7 +19,7 @@ use super::fixture::{BoxedHandler, RawMessage, SourceFixture, SourceOptions};
 use super::ids::id_of;
 use super::profile::{SourceCapability, SourceProfile};
 use crate::conformance::watchdog::Progress;
-use crate::conformance::{Checked, Destination, Failure, FixtureError, Observer, check};
+use crate::conformance::{Checked, Destination, Failure, FixtureError, check};
 
 const RECEIVED_AT: i64 = 1_767_225_600_123;
 
@@ -67,12 +67,6 @@ impl<'f> SourceContext<'f> {
     #[must_use]
     pub fn options(&self) -> SourceOptions {
         SourceOptions::new(self.profile)
-    }
-
-    /// Listens to metrics and records.
-    #[must_use]
-    pub fn observer(&self) -> Observer {
-        Observer::new().without_wire_logs(self.profile.wire_logs)
     }
 
     /// A random number below the bound, of the run's seed.

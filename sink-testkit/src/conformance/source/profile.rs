@@ -41,8 +41,6 @@ pub struct SourceProfile {
     pub max_message_bytes: Option<usize>,
     /// Errors of a receive by the name of each. Their outcome says nothing here.
     pub error_table: Vec<ErrorRow>,
-    /// Log targets of the client that write out what is on the wire.
-    pub wire_logs: &'static [&'static str],
     /// Whose time passes.
     pub clock: Clock,
 }
@@ -65,7 +63,6 @@ impl SourceProfile {
             timeout: Duration::from_secs(5),
             max_message_bytes: None,
             error_table: Vec::new(),
-            wire_logs: &[],
             clock: Clock::Real,
         }
     }

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 
 use super::tools::{Patched, answering, calling, delivering, requesting};
 use super::{Mutant, Seam};
+use crate::reference::adapter::WIRE_LOG;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -81,6 +82,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
             let header = STANDARD.encode(format!("{}:{}", config.key_id, config.secret));
             requesting(inner, move |request| {
                 tracing::trace!(authorization = %header, "request");
+                request
+            })
+        }),
+    ),
+    Mutant::new(
+        "SecretInWireLog",
+        "writes the secret where the client writes down what it sends",
+        "secrets_are_not_in_logs_or_metrics",
+        "what was told: expected no secret; observed a secret, as it is",
+        Seam::Wire(|inner, config| {
+            let secret = config.secret.clone();
+            requesting(inner, move |request| {
+                tracing::trace!(target: WIRE_LOG, %secret, "connect");
                 request
             })
         }),
