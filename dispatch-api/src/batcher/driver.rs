@@ -53,7 +53,7 @@ async fn run<S: BatchSender>(shared: &Shared<S>) {
                 }
                 tell_load(shared);
             }
-            () = shared.wake.notified() => {}
+            () = shared.wake.notified() => tell_load(shared),
             () = due => {}
         }
     }

@@ -21,6 +21,9 @@ use crate::error::{Outcome, SinkError};
 use crate::runtime::{Mutex, MutexGuard, now, timeout_at};
 use crate::sink::Receipt;
 
+/// With every which admission the load is told.
+const TOLD_EVERY: u64 = 16;
+
 /// The answer to one delivery.
 pub type Answer = Result<Receipt, SinkError>;
 
@@ -49,8 +52,9 @@ pub trait BatchSender: Send + Sync + 'static {
         false
     }
 
-    /// Told, for telemetry, whenever a request leaves or is answered: how many entries
-    /// are unanswered, and how many requests are in flight.
+    /// Told, for telemetry, how many entries are unanswered, and how many requests are in
+    /// flight: whenever a request leaves or is answered, when entries begin to wait or are
+    /// taken out, and with every sixteenth admission.
     fn load_changed(&self, _entries: usize, _requests: usize) {}
 }
 
@@ -259,7 +263,9 @@ impl<S: BatchSender> Batcher<S> {
             };
             let starts = !state.driven;
             state.driven = true;
-            if !starts && state.queue.has_news() {
+            // A queue that only grows has no news, and is told of all the same.
+            let is_due = ticket.number().is_multiple_of(TOLD_EVERY);
+            if !starts && (is_due || state.queue.has_news()) {
                 self.shared.wake.notify_one();
             }
             (ticket, starts)
@@ -328,6 +334,7 @@ impl<S: BatchSender> Batcher<S> {
             self.shared.tell_if_idle(&state);
             refused
         };
+        self.shared.wake.notify_one();
         for slot in refused {
             let _ = slot.reply.send(Err(closed()));
         }
@@ -393,6 +400,9 @@ impl<S: BatchSender> Place<'_, S> {
             self.shared.tell_if_idle(&state);
             taken_out
         };
+        if taken_out.is_some() {
+            self.shared.wake.notify_one();
+        }
         taken_out.is_some()
     }
 }

@@ -31,6 +31,12 @@ pub(super) struct Ticket {
     number: u64,
 }
 
+impl Ticket {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 /// Entries that leave in one request, in the order of the request.
 #[derive(Debug)]
 pub(super) struct Batch<T> {
@@ -89,6 +95,9 @@ pub(super) struct Load {
     pub(super) entries: usize,
     pub(super) bytes: usize,
 }
+
+/// How many tenants without a listed lane may stay in the turns.
+const MOST_IDLE_TURNS: usize = 64;
 
 /// The queue of one destination.
 ///
@@ -222,7 +231,18 @@ impl<T> Queue<T> {
         }
         self.forget_if_empty(&ticket.lane);
         self.settle(&waiting.tenant, waiting.bytes);
+        self.forget_turns();
         Some(waiting.entry)
+    }
+
+    /// Takes tenants that have no listed lane any more out of the turns, once they are the
+    /// most: batches do it as they form, and where callers go away none may ever form.
+    fn forget_turns(&mut self) {
+        if self.turns.len() > 2 * self.tenants.len() + MOST_IDLE_TURNS {
+            let tenants = &self.tenants;
+            self.turns.retain(|tenant| tenants.contains_key(tenant));
+            self.in_turns.retain(|tenant| tenants.contains_key(tenant));
+        }
     }
 
     /// What to do now.
@@ -463,6 +483,29 @@ impl<T> Queue<T> {
             if *count == 0 {
                 self.unanswered_by_tenant.remove(tenant);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn tenants_whose_callers_all_went_away_leave_no_turn_behind() {
+        let mut queue = Queue::new(BatchSettings::default());
+        let now = Instant::now();
+        for number in 0..10_000 {
+            let arrival = Arrival {
+                tenant: format!("tenant-{number}").into(),
+                ordering_key: None,
+                bytes: 1,
+                entry: number,
+            };
+            let ticket = queue.admit(arrival, now).expect("there is room");
+            assert_eq!(queue.cancel(&ticket), Some(number));
+            assert!(queue.turns.len() <= MOST_IDLE_TURNS + 1, "{number}");
+            assert_eq!(queue.in_turns.len(), queue.turns.len());
         }
     }
 }

@@ -1,12 +1,17 @@
 //! The metrics of the README's table, row by row.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dispatch_api::{DeliveryContext, Sink as _};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use sink_testkit::sqs::{Answer, EntryFault, EntrySelector, ErrorCode, Fault, Operation};
 use std::num::NonZeroU32;
+use tokio::time::Instant;
+use tracing_subscriber::fmt::format::FmtSpan;
 
+use crate::batch_bench::{Batching, envelope as envelope_of, numbered, ten};
 use crate::bench::{Bench, QUEUE, ctx, envelope};
 
 /// Metrics by name and labels, as `name{label=value,…}`.
@@ -94,4 +99,132 @@ async fn a_single_send_that_fails_tells_its_code() {
     assert_eq!(*sent, DebugValue::Counter(1));
     let duration = &seen[&format!("messaging_client_operation_duration_seconds{{{labels}}}")];
     assert_eq!(samples(duration).len(), 1);
+}
+
+#[tokio::test]
+async fn the_gauges_show_what_waits_and_what_is_in_flight_while_a_server_answers_nobody() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let bench = Batching::with(QUEUE, |config| config.batch_max_inflight(1)).await;
+    let hold = bench.server.hold(Operation::SendMessageBatch);
+    let mut started: Vec<_> = ten().into_iter().map(|hook| bench.start(hook)).collect();
+    hold.arrived().await;
+    assert_eq!(load(&snapshotter), (10.0, 1.0));
+
+    for number in 10..42 {
+        started.push(bench.start(numbered(number)));
+    }
+    // What waits is told of though no request leaves.
+    all_wait().await;
+    assert_eq!(load(&snapshotter), (42.0, 1.0));
+    for waiting in started.drain(40..) {
+        waiting.abort();
+    }
+    all_wait().await;
+    assert_eq!(load(&snapshotter), (40.0, 1.0));
+
+    hold.release();
+    for delivery in started {
+        delivery.await.unwrap().unwrap();
+    }
+    all_wait().await;
+    assert_eq!(load(&snapshotter), (0.0, 0.0));
+}
+
+/// Unanswered messages and requests in flight, as they were told since this was asked last.
+fn load(snapshotter: &Snapshotter) -> (f64, f64) {
+    let seen = seen(snapshotter);
+    let gauge = |name: &str| match seen[&format!("{name}{{queue=hooks}}")] {
+        DebugValue::Gauge(value) => value.0,
+        ref other => panic!("not a gauge: {other:?}"),
+    };
+    (
+        gauge("ankusa_sqs_unanswered_messages"),
+        gauge("ankusa_sqs_requests_in_flight"),
+    )
+}
+
+/// Lets every task go on until it waits for the server.
+async fn all_wait() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The sizes of the batches that left for this reason.
+fn batches(snapshotter: &Snapshotter, reason: &str) -> Vec<f64> {
+    let key = format!("ankusa_sqs_batch_entries{{queue=hooks,reason={reason}}}");
+    samples(&seen(snapshotter)[&key])
+}
+
+#[tokio::test]
+async fn a_batch_tells_why_it_left() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let lone = Batching::with(QUEUE, |config| config.batch_linger_ms(1)).await;
+    lone.deliver(vec![numbered(0)]).await.remove(0).unwrap();
+    assert_eq!(batches(&snapshotter, "linger"), [1.0]);
+
+    // 60,000 bytes are 80,000 in base64: three fit into 262,144 bytes, and a fourth does not.
+    let patient = Batching::with(QUEUE, |config| config.batch_linger_ms(60_000)).await;
+    let large = (0..4).map(|number| envelope_of(number, vec![b'x'; 60_000]));
+    let started: Vec<_> = large.map(|hook| patient.start(hook)).collect();
+    let mut started = started.into_iter();
+    for delivery in started.by_ref().take(3) {
+        delivery.await.unwrap().unwrap();
+    }
+    assert_eq!(batches(&snapshotter, "bytes"), [3.0]);
+
+    let soon = Instant::now() + Duration::from_secs(30);
+    patient.sink.drain(soon).await;
+    started.next().unwrap().await.unwrap().unwrap();
+    assert_eq!(batches(&snapshotter, "requested"), [1.0]);
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_span_has_the_names_of_opentelemetry_and_the_error_of_a_request_that_failed() {
+    let log = Log::default();
+    let written = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_ansi(false)
+        .with_writer(move || written.clone())
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let bench = Batching::with(QUEUE, |config| config.batch_max_entries(2)).await;
+    bench.fault(Fault::answer(Answer::error(ErrorCode::AccessDenied)));
+    bench.deliver(vec![numbered(0), numbered(1)]).await;
+    let shown = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let closed = shown
+        .lines()
+        .find(|line| line.contains("send{") && line.contains("close"))
+        .unwrap();
+    for field in [
+        "otel.kind=\"client\"",
+        "messaging.system=\"aws_sqs\"",
+        "messaging.operation.name=\"send_batch\"",
+        "messaging.operation.type=\"send\"",
+        "messaging.destination.name=\"hooks\"",
+        "messaging.batch.message_count=2",
+        "error.type=\"AccessDenied\"",
+    ] {
+        assert!(closed.contains(field), "no {field} in {closed}");
+    }
 }
