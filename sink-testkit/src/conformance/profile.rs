@@ -46,7 +46,8 @@ pub struct Profile {
     pub error_table: Vec<ErrorRow>,
     /// Targets, by how they begin, of a client whose records of level trace show what it
     /// sends and receives, and whose documentation or the adapter's says so: the suite does
-    /// not look for payloads there. For secrets it looks everywhere. Default none.
+    /// not look for payloads there, nor for a secret that a server sends back. For secrets
+    /// that are sent it looks everywhere. Default none.
     pub wire_logs: &'static [&'static str],
     /// Whether a test's clock runs on its own. Default [`Clock::Real`].
     pub clock: Clock,

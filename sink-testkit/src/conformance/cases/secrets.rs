@@ -131,7 +131,8 @@ async fn secrets_are_not_in_errors_that_echo(context: &Context<'_>) -> Checked {
     let page = format!("<html>you sent: {}</html>", secrets.join(" "));
     let json = format!(r#"{{"__type":"Echo","message":"{}"}}"#, secrets.join(" "));
     for (status, body) in [(502, page), (400, json)] {
-        let observer = context.observer();
+        // What the server sent is on the wire: a client that writes that down shows it.
+        let observer = context.payload_observer();
         let listening = observer.listen();
         context.play(&destination, Fault::ForeignError(status, body))?;
         let envelope = context.envelope();
