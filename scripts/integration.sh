@@ -54,16 +54,16 @@ dispatcher=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import js
 .venv/bin/pip install --quiet --disable-pip-version-check --requirement scripts/integration/requirements.txt
 npm install --silent --no-audit --no-fund --prefix "$work" fauxqs@1.9.2
 
-# Sets UPDATE_LEDGER=1 where a ledger is not kept yet: then it is written, and only cases that
-# fail make the run fail. It says so, as nothing was compared.
+# Sets UPDATE_LEDGER=1 where none of the ledgers is kept yet: then they are written, and only
+# cases that fail make the run fail. It says so, as nothing was compared.
 unless_kept() { # LEDGER... -- COMMAND...
-    local missing=()
+    local missing=() kept=
     while [ "$1" != -- ]; do
-        [ -f "$1" ] || missing+=("$1")
+        if [ -f "$1" ]; then kept=yes; else missing+=("$1"); fi
         shift
     done
     shift
-    if [ "${#missing[@]}" -eq 0 ]; then
+    if [ -n "$kept" ]; then
         "$@"
         return
     fi

@@ -152,6 +152,24 @@ async fn all_wait() {
     }
 }
 
+#[tokio::test]
+async fn a_message_whose_request_was_signed_again_is_counted_once() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let bench = Bench::standard().await;
+    bench.server.clock().advance(Duration::from_secs(1_200));
+    bench.deliver().await.unwrap();
+    assert_eq!(bench.sends().len(), 2, "signed again by the server's clock");
+    let labels = "messaging_destination_name=hooks,messaging_operation_name=send";
+    let sent: Vec<_> = seen(&snapshotter)
+        .into_iter()
+        .filter(|(key, _)| key.starts_with("messaging_client_sent_messages_total"))
+        .collect();
+    let once = format!("messaging_client_sent_messages_total{{error_type=,{labels}}}");
+    assert_eq!(sent, [(once, DebugValue::Counter(1))]);
+}
+
 /// The sizes of the batches that left for this reason.
 fn batches(snapshotter: &Snapshotter, reason: &str) -> Vec<f64> {
     let key = format!("ankusa_sqs_batch_entries{{queue=hooks,reason={reason}}}");

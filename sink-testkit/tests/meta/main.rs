@@ -58,12 +58,13 @@ fn main() -> ExitCode {
             the_readme_shows_what_the_runner_prints,
             the_readme_shows_a_mutant_of_the_kill_matrix,
             every_file_that_a_document_links_to_is_there,
-            every_test_that_stands_in_for_a_case_is_there;
+            every_test_that_stands_in_for_a_case_is_there,
+            every_case_that_a_field_report_names_is_there;
         guides:
             the_guide_of_sinks_begins_with_all_that_is_needed_in_thirty_lines,
             the_guide_of_sources_begins_with_all_that_is_needed_in_thirty_lines,
             the_guide_shows_the_files_of_its_example,
-            the_guide_counts_the_verdicts_of_its_example,
+            the_guide_counts_the_verdicts_of_its_examples,
             every_excerpt_is_a_part_of_the_file_that_it_names,
             an_excerpt_that_differs_in_one_character_is_noticed;
         judge:
