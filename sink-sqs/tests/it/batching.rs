@@ -9,7 +9,7 @@ use dispatch_api::{
 };
 use serde_json::{Value, json};
 use sink_testkit::sqs::{
-    Answer, Damage, EntryFault, EntrySelector, ErrorCode, Fault, FaultRule, Operation, SqsServer,
+    Answer, Damage, EntryFault, EntrySelector, ErrorCode, Fault, Operation, SqsServer,
 };
 use tokio::time::Instant;
 
@@ -237,20 +237,6 @@ async fn a_success_that_is_no_json_is_unknown_for_every_entry() {
             );
         }
     }
-}
-
-#[tokio::test]
-async fn a_later_request_that_fails_leaves_earlier_successes_alone() {
-    let bench = Batching::with(QUEUE, |config| config.batch_max_inflight(1)).await;
-    bench.server.add_fault(
-        FaultRule::on(Operation::SendMessageBatch, Fault::reset())
-            .after(2)
-            .times(1),
-    );
-    let answers = bench.deliver((0..25).map(numbered).collect()).await;
-    assert!(answers[..20].iter().all(Result::is_ok));
-    assert!(answers[20..].iter().all(Result::is_err));
-    assert_eq!(bench.stored(), names(0..20));
 }
 
 #[tokio::test]

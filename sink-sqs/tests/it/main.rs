@@ -23,6 +23,7 @@ mod drain;
 mod extension;
 mod lifecycle;
 mod live_queues;
+mod log;
 #[cfg(feature = "default-chain")]
 mod metadata;
 mod queue_options;

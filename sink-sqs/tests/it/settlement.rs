@@ -8,6 +8,7 @@ use sink_testkit::sqs::{
 };
 
 use crate::consuming::{Consuming, SECOND, receive, receive_one, until};
+use crate::log::Log;
 
 const CHANGE: Operation = Operation::ChangeMessageVisibility;
 
@@ -495,35 +496,13 @@ async fn a_lone_gathered_settlement_does_not_wait_long() {
     until("one is gone", || queue.stored().len() == 9).await;
 }
 
-/// Collects what is logged.
-#[derive(Clone, Default)]
-struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn the_warning_of_a_shortened_delay_names_the_queue() {
-    let log = Log::default();
-    let written = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
-        .with_ansi(false)
-        .with_writer(move || written.clone())
-        .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let log = Log::of(tracing::Level::WARN);
     let queue = Consuming::standard().await;
     queue.send("hook").await;
     let subscription = queue.open().await;
-    let shown = || String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let shown = || log.text();
     let first = receive_one(&subscription).await;
     first.retry_after(11 * 3_600 * SECOND).await.unwrap();
     assert!(!shown().contains("twelve hours"), "{}", shown());

@@ -1,7 +1,6 @@
 //! The metrics of the README's table, row by row.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dispatch_api::{DeliveryContext, Sink as _};
@@ -9,10 +8,10 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use sink_testkit::sqs::{Answer, EntryFault, EntrySelector, ErrorCode, Fault, Operation};
 use std::num::NonZeroU32;
 use tokio::time::Instant;
-use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::batch_bench::{Batching, envelope as envelope_of, numbered, ten};
 use crate::bench::{Bench, QUEUE, ctx, envelope};
+use crate::log::Log;
 
 /// Metrics by name and labels, as `name{label=value,…}`.
 pub(crate) fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, DebugValue> {
@@ -201,35 +200,13 @@ async fn a_batch_tells_why_it_left() {
     assert_eq!(batches(&snapshotter, "requested"), [1.0]);
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_span_has_the_names_of_opentelemetry_and_the_error_of_a_request_that_failed() {
-    let log = Log::default();
-    let written = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::DEBUG)
-        .with_span_events(FmtSpan::CLOSE)
-        .with_ansi(false)
-        .with_writer(move || written.clone())
-        .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let log = Log::of(tracing::Level::DEBUG);
     let bench = Batching::with(QUEUE, |config| config.batch_max_entries(2)).await;
     bench.fault(Fault::answer(Answer::error(ErrorCode::AccessDenied)));
     bench.deliver(vec![numbered(0), numbered(1)]).await;
-    let shown = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let shown = log.text();
     let closed = shown
         .lines()
         .find(|line| line.contains("send{") && line.contains("close"))
