@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::broker::{
     Broker, CLOSED, DEDUP_WINDOW, HOST, KEYS, MAX_ATTRIBUTES, MAX_BYTES, MAX_ENTRIES, NAMELESS,
-    SILENT, STRANGER, proof,
+    SILENT, STRANGER, WIRE_LOG, proof,
 };
 use super::mutants::Mutant;
 use super::plugin::{WORLD, World};
@@ -24,9 +24,6 @@ use crate::conformance::{
 pub struct ReferenceAdapter {
     mutant: Option<&'static Mutant>,
 }
-
-/// Where a client of the broker would write down what it sends.
-pub(super) const WIRE_LOG: &str = "reference_wire";
 
 impl ReferenceAdapter {
     /// The honest one.

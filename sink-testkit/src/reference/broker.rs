@@ -15,6 +15,9 @@ use super::script::Script;
 use super::wire::{Entry, Reply, Request, Wire, WireError, accounted};
 use crate::conformance::StoredMessage;
 
+/// Where a client of the broker would write down what it sends.
+pub(super) const WIRE_LOG: &str = "reference_wire";
+
 /// The largest message and the largest request, in bytes.
 pub(super) const MAX_BYTES: usize = 16_384;
 /// The most messages of a request.

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::tools::{Patched, answering, calling, delivering, requesting};
 use super::{Mutant, Seam};
-use crate::reference::adapter::WIRE_LOG;
+use crate::reference::broker::WIRE_LOG;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
